@@ -1,0 +1,1 @@
+"""NCCL settings: a registry of variables, a linter, named profiles and a reader of NCCL's own log."""

@@ -1,0 +1,25 @@
+"""NCCL version numbers as comparable tuples."""
+
+from __future__ import annotations
+
+import re
+
+Version = tuple[int, int, int]
+
+_NUMBER = re.compile(r"^\s*v?(\d+)\.(\d+)(?:\.(\d+))?(?![\d.])")
+
+
+def parse(text: str) -> Version:
+    """`2.28.9`, `v2.28.9-1`, `2.28.9+cuda13.0` or `2.18` as `(2, 28, 9)`.
+
+    Raises ValueError when the text does not start with a version.
+    """
+    match = _NUMBER.match(text)
+    if match is None:
+        raise ValueError(f"{text!r} is not an NCCL version; write it as 2.28.9")
+    major, minor, patch = match.groups()
+    return int(major), int(minor), int(patch or 0)
+
+
+def render(version: Version) -> str:
+    return ".".join(str(part) for part in version)
