@@ -1,9 +1,9 @@
 """Which copy of servewright is running, and whether Ansible would use the collection that belongs to it.
 
 The package and the collection are one program in two artefacts. Ansible looks for a collection in its own
-configured folders before it looks beside the package, so an old copy in ``~/.ansible/collections`` silently wins
-over the one that pip installed. ``check`` notices that before anything runs. It repeats Ansible's rules instead of
-importing Ansible, which would double the time that a short command takes.
+configured folders before it looks beside the package, so an old copy in ``~/.ansible/collections`` silently
+wins over the one that pip installed. ``check`` notices that before anything runs. It repeats Ansible's rules
+instead of importing Ansible, which would double the time that a short command takes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def collection_root() -> Path:
     for root in (_installed_root(), _checkout_root()):
         if (root / "galaxy.yml").is_file():
             return root
-    raise ArtefactError(f"no collection {COLLECTION} belongs to the package at {_PACKAGE}: install it with pip")
+    raise ArtefactError(f"no collection {COLLECTION} belongs to the package {_PACKAGE}: install it with pip")
 
 
 def describe() -> Description:
@@ -74,15 +74,16 @@ def check() -> None:
     package = f"servewright {found['version']} at {found['package_path']}"
     if found["collection_path"] is None:
         raise ArtefactError(
-            f"Ansible finds no collection {COLLECTION} to go with {package}: install servewright with pip beside "
-            "ansible-core, and leave collections_scan_sys_path at its default"
+            f"Ansible finds no collection {COLLECTION} to go with {package}: install servewright with pip "
+            "beside ansible-core, and leave collections_scan_sys_path at its default"
         )
-    collection = f"{COLLECTION} {found['collection_version'] or 'of unknown version'} at {found['collection_path']}"
+    version = found["collection_version"]
     stale = found["mode"] == "editable" and Path(found["collection_path"]).resolve() != collection_root()
-    if stale or found["collection_version"] != found["version"]:
+    if stale or version != found["version"]:
         raise ArtefactError(
-            f"{package} would run with another copy of its collection, {collection}: remove that copy, or take its "
-            "folder out of collections_path (ANSIBLE_COLLECTIONS_PATH, ansible.cfg)"
+            f"{package} would run with another copy of its collection, {version or 'of unknown version'} at "
+            f"{found['collection_path']}: remove that copy, or take its folder out of collections_path "
+            "(ANSIBLE_COLLECTIONS_PATH, ansible.cfg)"
         )
 
 
@@ -130,8 +131,8 @@ def _search_path() -> Iterator[Path]:
         home = os.environ.get("ANSIBLE_HOME") or config.get("home") or "~/.ansible"
         yield from _paths(f"{home}/collections:/usr/share/ansible/collections", Path.cwd())
 
-    scan = os.environ.get("ANSIBLE_COLLECTIONS_SCAN_SYS_PATH") or config.get("collections_scan_sys_path", "yes")
-    if scan.lower() in {"1", "on", "t", "true", "y", "yes"}:
+    scan = os.environ.get("ANSIBLE_COLLECTIONS_SCAN_SYS_PATH") or config.get("collections_scan_sys_path")
+    if (scan or "yes").lower() in {"1", "on", "t", "true", "y", "yes"}:
         yield from map(Path, sys.path)
 
 
