@@ -1,0 +1,66 @@
+"""The shape of an engine adapter, and how options become flags."""
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from servewright.spec.service import Service
+
+Words = list[str]
+
+
+@dataclass(frozen=True)
+class Engine:
+    """One engine: how it is started and what it tells about itself.
+
+    `command` and `flags` give the argument list: the words that start the engine, then one list per flag.
+    `owned` maps a flag that servewright sets to the field that declares it; `endpoints` names HTTP paths
+    (several: tried in turn); `caches` are environment variables that must point below the service's cache folder.
+    """
+
+    name: str
+    command: Callable[[Service, str], Words]
+    flags: Callable[[Service], list[Words]]
+    expected: Callable[[Service], dict[str, Any]]
+    owned: Mapping[str, str]
+    secret_flags: Mapping[str, str]
+    endpoints: Mapping[str, list[str]]
+    log_lines: Mapping[str, str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    reserved_environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def flag_words(name: str, value: Any) -> list[Words]:
+    """Words of one flag: none, `--name`, or `--name value...`.
+
+    `value` is a JSON value: true is the flag alone, false and null leave it out, a list is several words, a mapping
+    is one word of JSON with sorted keys (the same input must give the same bytes).
+    """
+    flag = name if name.startswith("-") else "--" + name.replace("_", "-")
+    if value is None or value is False:
+        return []
+    if value is True:
+        return [[flag]]
+    if isinstance(value, Mapping):
+        return [[flag, json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)]]
+    if isinstance(value, (list, tuple)):
+        return [[flag, *(_word(item) for item in value)]]
+    return [[flag, _word(value)]]
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, (Mapping, list, tuple)) or value is None or isinstance(value, bool):
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return str(value)
+
+
+def option_flags(service: Service) -> list[Words]:
+    """Flags of the typed options in the order of their declaration, then of `extra_args` in order of name."""
+    words: list[Words] = []
+    for name in type(service.options).model_fields:
+        words += flag_words(name, getattr(service.options, name))
+    for name in sorted(service.extra_args):
+        words += flag_words(name, service.extra_args[name])
+    return words

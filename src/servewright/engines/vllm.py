@@ -1,0 +1,75 @@
+"""vLLM. Read in the source of 0.32.0 (`engine/arg_utils.py`, `entrypoints/`, `envs.py`)."""
+from __future__ import annotations
+
+from typing import Any
+
+from servewright.engines.base import Engine, Words, option_flags
+from servewright.spec.service import Service
+
+
+def _command(service: Service, venv: str) -> Words:
+    # bin/vllm is a script: called through the interpreter, the kernel shows exactly these words in /proc/PID/cmdline.
+    return [f"{venv}/bin/python", f"{venv}/bin/vllm", "serve", service.model.path]
+
+
+def _flags(service: Service) -> list[Words]:
+    words: list[Words] = [
+        ["--served-model-name", service.model.served_name],
+        ["--host", service.listen.host],
+        ["--port", str(service.listen.port)],
+    ]
+    sizes = service.parallelism
+    for flag, size in (("--tensor-parallel-size", sizes.tensor), ("--pipeline-parallel-size", sizes.pipeline),
+                       ("--data-parallel-size", sizes.data)):
+        if size != 1:
+            words.append([flag, str(size)])
+    if sizes.expert != 1:
+        # vLLM has a switch, not a size: its expert parallel size is the product of the tensor and data sizes.
+        words.append(["--enable-expert-parallel"])
+    if service.model.context_length is not None:
+        words.append(["--max-model-len", str(service.model.context_length)])
+    return words + option_flags(service)
+
+
+def _expected(service: Service) -> dict[str, Any]:
+    """vLLM's server info only echoes the request, so the resolved backend is looked for in its log."""
+    backend = getattr(service.options, "attention_backend", None)
+    return {} if backend is None else {"attention_backend": backend}
+
+
+VLLM = Engine(
+    name="vllm",
+    command=_command,
+    flags=_flags,
+    expected=_expected,
+    owned={
+        "--model": "model.path", "--served-model-name": "model.served_name",
+        "--host": "listen.host", "--port": "listen.port", "--max-model-len": "model.context_length",
+        "--tensor-parallel-size": "parallelism.tensor", "-tp": "parallelism.tensor",
+        "--pipeline-parallel-size": "parallelism.pipeline", "-pp": "parallelism.pipeline",
+        "--data-parallel-size": "parallelism.data", "-dp": "parallelism.data",
+        "--enable-expert-parallel": "parallelism.expert",
+    },
+    secret_flags={
+        "--api-key": "declare VLLM_API_KEY under 'secrets' instead; a flag can be read by every user of the host",
+        "--ssl-keyfile-password": "a password in a flag can be read by every user of the host",
+    },
+    endpoints={
+        "health": ["/health"],
+        "models": ["/v1/models"],
+        "completions": ["/v1/completions"],
+        "info": [],
+    },
+    log_lines={
+        "ready": r"Application startup complete",
+        "progress": r"Loading (weights|safetensors)|Capturing CUDA graph|torch.compile|KV cache size|Compil",
+        "attention_backend": r"Using (?:AttentionBackendEnum\.)?(\w+) (?:attention )?backend",
+    },
+    environment={"VLLM_NO_USAGE_STATS": "1"},
+    reserved_environment={
+        "VLLM_MODEL": "not a setting of vLLM; declare model.path",
+        "VLLM_SERVE_ARGS": "not a setting of vLLM; declare options or extra_args",
+        "VLLM_HOST": "not a setting of vLLM; declare listen.host",
+        "VLLM_PORT": "the port of vLLM's own processes, not of its HTTP server; declare listen.port",
+    },
+)

@@ -1,0 +1,33 @@
+"""Shared pydantic base and field types of the specification."""
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+
+class Strict(BaseModel):
+    """A mapping in which an unknown key is an error and numbers are never guessed from strings."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+def _absolute(value: str) -> str:
+    if not value.startswith("/"):
+        raise ValueError("must be an absolute path (starting with '/')")
+    if any(part in ("..", ".") for part in value.split("/")):
+        raise ValueError("must not contain '.' or '..'")
+    return value
+
+
+def _printable(value: str) -> str:
+    if "\0" in value:
+        raise ValueError("must not contain a NUL byte")
+    return value
+
+
+Text = Annotated[str, AfterValidator(_printable)]
+AbsolutePath = Annotated[str, AfterValidator(_printable), AfterValidator(_absolute)]
+Port = Annotated[int, Field(ge=1, le=65535)]
+Seconds = Annotated[float, Field(gt=0)]
+EnvironmentName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]

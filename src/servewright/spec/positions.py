@@ -1,0 +1,114 @@
+"""Where a declaration stands: file and line of every key and item, from YAML text or from Ansible's own marks."""
+from __future__ import annotations
+
+from pathlib import Path as FilePath
+from typing import Any
+
+import yaml
+
+from servewright.spec.problems import InvalidError, Path, Problem
+
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class NeedsAnsible(Exception):
+    """The value holds a template, a vault or another tag that only Ansible can resolve."""
+
+
+def definitions(root: FilePath, variables: set[str]) -> list[tuple[str, Any, dict[Path, tuple[str, int]]]]:
+    """Every definition of one of the variables in the YAML files of an inventory (a file, or a folder with all below it).
+
+    Gives (variable, value, positions) for each. Raises InvalidError for YAML that cannot be read (with its line),
+    NeedsAnsible when a definition needs Ansible to be resolved, FileNotFoundError when there is no such inventory.
+    """
+    if not root.exists():
+        raise FileNotFoundError(f"no inventory at {root}")
+    files = [root] if root.is_file() else sorted(
+        path for path in root.rglob("*") if path.is_file() and path.suffix in (".yml", ".yaml", ".json", "")
+        and not any(part.startswith(".") for part in path.relative_to(root).parts))
+    if root.is_file():  # Ansible reads group_vars and host_vars beside the inventory file, too
+        files += sorted(path for folder in ("group_vars", "host_vars") for path in (root.parent / folder).rglob("*")
+                        if path.is_file())
+    found: list[tuple[str, Any, dict[Path, tuple[str, int]]]] = []
+    for file in files:
+        try:
+            node = yaml.compose(file.read_text(encoding="utf-8"), Loader=_Loader)
+        except yaml.YAMLError as error:
+            if file.suffix in (".yml", ".yaml") or root.is_file():
+                mark = getattr(error, "problem_mark", None)
+                raise InvalidError([Problem((), f"is not YAML: {getattr(error, 'problem', error)}", None, "", str(file),
+                                            mark.line + 1 if mark else 1)]) from None
+            raise NeedsAnsible(f"{file} is not YAML") from None
+        except UnicodeDecodeError:
+            continue
+        for name, value in _search(node, variables):
+            positions: dict[Path, tuple[str, int]] = {}
+            found.append((name, _value(value, (name,), positions, str(file)), positions))
+    return found
+
+
+def _search(node: Any, variables: set[str]) -> list[tuple[str, Any]]:
+    if isinstance(node, yaml.SequenceNode):
+        return [hit for item in node.value for hit in _search(item, variables)]
+    if not isinstance(node, yaml.MappingNode):
+        return []
+    hits = []
+    for key, value in node.value:
+        hits += [(key.value, value)] if key.value in variables else _search(value, variables)
+    return hits
+
+
+def _value(node: Any, path: Path, positions: dict[Path, tuple[str, int]], file: str) -> Any:
+    positions.setdefault(path, (file, node.start_mark.line + 1))
+    if isinstance(node, yaml.MappingNode):
+        out: dict[Any, Any] = {}
+        for key, value in node.value:
+            place = (*path, key.value)
+            if key.value in out:
+                raise InvalidError([Problem(place, f"key {key.value!r} stands here twice", None, "", file, key.start_mark.line + 1)])
+            if key.value == "<<":
+                raise NeedsAnsible(f"{file}:{key.start_mark.line + 1} merges a mapping")
+            positions[place] = (file, key.start_mark.line + 1)
+            out[key.value] = _value(value, place, positions, file)
+        return out
+    if isinstance(node, yaml.SequenceNode):
+        return [_value(item, (*path, index), positions, file) for index, item in enumerate(node.value)]
+    if not node.tag.startswith("tag:yaml.org,2002:") or "{{" in node.value or "{%" in node.value:
+        raise NeedsAnsible(f"{file}:{node.start_mark.line + 1} holds a template or a tag")
+    return yaml.constructor.SafeConstructor().construct_object(node, deep=True)
+
+
+def from_ansible(value: Any, path: Path) -> tuple[Any, dict[Path, tuple[str, int]]]:
+    """Plain data and positions of a variable as Ansible hands it to a plugin.
+
+    ansible-core 2.19 and newer mark each value with its origin. The marks are not a public interface: where they
+    cannot be read, problems are reported without a line.
+    """
+    try:
+        from ansible._internal._datatag._tags import Origin
+    except ImportError:
+        Origin = None
+    positions: dict[Path, tuple[str, int]] = {}
+
+    def walk(item: Any, at: Path) -> Any:
+        origin = Origin.get_tag(item) if Origin is not None else None
+        if origin is not None and origin.path:
+            positions.setdefault(at, (str(origin.path), int(origin.line_num or 0)))
+        if isinstance(item, dict):
+            for key in item:
+                mark = Origin.get_tag(key) if Origin is not None else None
+                if mark is not None and mark.path:
+                    positions[(*at, str(key))] = (str(mark.path), int(mark.line_num or 0))
+            return {str(key): walk(inner, (*at, str(key))) for key, inner in item.items()}
+        if isinstance(item, (list, tuple)):
+            return [walk(inner, (*at, index)) for index, inner in enumerate(item)]
+        return _plain(item)
+
+    return walk(value, path), positions
+
+
+def _plain(item: Any) -> Any:
+    for kind in (bool, int, float, str):
+        if isinstance(item, kind):
+            return item if type(item) is bool else kind(item)
+    return item

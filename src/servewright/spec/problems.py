@@ -1,0 +1,69 @@
+"""Problems found in what was declared, each with its place and the right value."""
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Path = tuple[str | int, ...]
+Positions = Mapping[Path, tuple[str, int]]
+"""File and line of every key and item of a declaration."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong. `value` is the offending value, `hint` the right one or how to get there."""
+
+    path: Path
+    message: str
+    value: Any = None
+    hint: str = ""
+    file: str = ""
+    line: int = 0
+
+    def located(self, positions: Positions) -> Problem:
+        """The same problem with the place of its path, or of the nearest parent that has one."""
+        for end in range(len(self.path), -1, -1):
+            if self.path[:end] in positions:
+                file, line = positions[self.path[:end]]
+                return Problem(self.path, self.message, self.value, self.hint, file, line)
+        return self
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}: " if self.file else ""
+        hint = f" ({self.hint})" if self.hint else ""
+        return f"{place}{dotted(self.path)}: {self.message}{hint}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON output."""
+        return {"file": self.file, "line": self.line, "path": dotted(self.path), "message": self.message,
+                "value": _shown(self.value), "hint": self.hint}
+
+
+class InvalidError(ValueError):
+    """What was declared is not valid; holds every problem found."""
+
+    def __init__(self, problems: Iterable[Problem]):
+        self.problems = sorted({str(p): p for p in problems}.values(),
+                               key=lambda p: (p.file, p.line, dotted(p.path), p.message))
+        super().__init__("\n".join(map(str, self.problems)))
+
+
+def dotted(path: Path) -> str:
+    """`services[0].model.path` for ('services', 0, 'model', 'path')."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text or "(top)"
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint that names the nearest known name, or all of them when none is near."""
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(names)}"
+
+
+def _shown(value: Any) -> Any:
+    return value if isinstance(value, (str, int, float, bool, list, dict, type(None))) else repr(value)

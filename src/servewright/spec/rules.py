@@ -1,0 +1,136 @@
+"""Rules over several fields, several services or the host, which a field's type cannot express."""
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+
+from servewright.engines import ENGINES
+from servewright.nccl.profiles import AUTO, Profile, built_in
+from servewright.spec.host import Host
+from servewright.spec.problems import Path, Problem, nearest
+from servewright.spec.service import Service, user_of
+
+_SECRET_NAME = re.compile(r"(^|_)(TOKEN|API_KEY|SECRET|PASSWORD|PASSWD|CREDENTIALS?)(_|$)", re.IGNORECASE)
+_DERIVED = {
+    "CUDA_VISIBLE_DEVICES": "comes from 'gpus'",
+    "CUDA_DEVICE_ORDER": "'gpus' counts in PCI bus order",
+    "SERVEWRIGHT_RELEASE": "is set by servewright",
+}
+
+
+def check(services: Mapping[int, Service], host: Host | None, profiles: Sequence[Profile]) -> list[Problem]:
+    """Problems of valid services, by their index in the declaration; `host` None means: not known here."""
+    found: list[Problem] = []
+    for index, service in services.items():
+        path: Path = ("servewright_services", index)
+        for rule in (_gpus, _flags, _environment, _timings, _prompts, _user):
+            found += rule(service, path)
+        found += _claim(service, path, host)
+        found += _profile(service, path, profiles)
+    for (one, first), (two, second) in combinations(services.items(), 2):
+        found += _pair(first, second, ("servewright_services", two), one)
+    return found
+
+
+def _gpus(service: Service, path: Path) -> Iterator[Problem]:
+    gpus, sizes = service.gpus, service.parallelism
+    if len(set(gpus)) != len(gpus):
+        yield Problem((*path, "gpus"), f"{gpus} names a GPU twice", gpus)
+    attention = "enable_dp_attention" in {name.lstrip("-").replace("-", "_") for name in service.extra_args}
+    data = 1 if attention else sizes.data  # data-parallel attention runs inside the tensor parallel group
+    need = sizes.tensor * sizes.pipeline * data
+    if gpus and need != len(gpus):
+        yield Problem((*path, "parallelism"), f"tensor {sizes.tensor} x pipeline {sizes.pipeline} x data {data} needs {need} "
+                      f"GPUs, but {len(gpus)} are claimed", need, f"claim {need} GPUs or set tensor to "
+                      f"{max(1, len(gpus) // (sizes.pipeline * data))}")
+
+
+def _claim(service: Service, path: Path, host: Host | None) -> Iterator[Problem]:
+    if host is not None and host.gpus is not None:
+        for position, gpu in enumerate(service.gpus):
+            if gpu >= host.gpus:
+                yield Problem((*path, "gpus", position), f"there is no GPU {gpu}: the host declares {host.gpus}", gpu,
+                              f"0 to {host.gpus - 1}" if host.gpus else "none")
+
+
+def _flags(service: Service, path: Path) -> Iterator[Problem]:
+    engine = ENGINES[service.engine]
+    for name, value in service.extra_args.items():
+        at = (*path, "extra_args", name)
+        flag = name if name.startswith("-") else "--" + name.replace("_", "-")
+        option = flag.lstrip("-").replace("-", "_")
+        if flag in engine.owned:
+            yield Problem(at, f"{flag} is set by servewright", value, f"declare {engine.owned[flag]}")
+        elif flag in engine.secret_flags:
+            yield Problem(at, f"{flag} would put a secret on the command line", "(not shown)", engine.secret_flags[flag])
+        elif option in type(service.options).model_fields:
+            yield Problem(at, f"{flag} is a typed option", value, f"declare options.{option}")
+        elif not re.fullmatch(r"--?[A-Za-z0-9][A-Za-z0-9._-]*", flag):
+            yield Problem(at, f"{name!r} is not the name of a flag", value, "one flag a key, its value apart from it")
+
+
+def _environment(service: Service, path: Path) -> Iterator[Problem]:
+    engine = ENGINES[service.engine]
+    for name, value in service.environment.items():
+        at = (*path, "environment", name)
+        if name.startswith("NCCL_"):
+            yield Problem(at, f"{name} is an NCCL setting", value, "declare it under nccl.environment")
+        elif name in _DERIVED:
+            yield Problem(at, f"{name} {_DERIVED[name]}", value, "leave it out")
+        elif name in engine.reserved_environment:
+            yield Problem(at, f"{name} does not do what it says", value, engine.reserved_environment[name])
+        elif _SECRET_NAME.search(name) and name not in ("TOKENIZERS_PARALLELISM",):
+            yield Problem(at, f"{name} looks like a secret, and the environment of a unit can be read by every user",
+                          "(not shown)", "declare it under 'secrets', by reference")
+        if name in service.secrets:
+            yield Problem(at, f"{name} is also declared under 'secrets'", "(not shown)", "leave one of them out")
+    for name in service.nccl.environment:
+        if not name.startswith("NCCL_"):
+            yield Problem((*path, "nccl", "environment", name), f"{name} is not an NCCL variable",
+                          service.nccl.environment[name], "declare it under 'environment'")
+
+
+def _timings(service: Service, path: Path) -> Iterator[Problem]:
+    limits, verify = service.limits, service.verify
+    if limits.gpu_wait >= limits.start_timeout:
+        yield Problem((*path, "limits", "gpu_wait"), f"{limits.gpu_wait:g} s is not below start_timeout "
+                      f"({limits.start_timeout:g} s), so systemd would end the wait", limits.gpu_wait)
+    if verify.stall_timeout > verify.load_timeout:
+        yield Problem((*path, "verify", "stall_timeout"), f"{verify.stall_timeout:g} s is above load_timeout "
+                      f"({verify.load_timeout:g} s), so a stall would never be seen", verify.stall_timeout)
+
+
+def _prompts(service: Service, path: Path) -> Iterator[Problem]:
+    for index, prompt in enumerate(service.verify.prompts):
+        try:
+            re.compile(prompt.expect)
+        except re.error as error:
+            yield Problem((*path, "verify", "prompts", index, "expect"), f"{prompt.expect!r} is not a regular expression: "
+                          f"{error}", prompt.expect)
+
+
+def _user(service: Service, path: Path) -> Iterator[Problem]:
+    if user_of(service) == "root":
+        yield Problem((*path, "user"), "an engine must not run as root", "root", "leave it out for a user of its own")
+
+
+def _profile(service: Service, path: Path, profiles: Sequence[Profile]) -> Iterator[Problem]:
+    name = service.nccl.profile
+    known = {AUTO, *built_in(), *(profile.name for profile in profiles)}
+    if name is not None and name not in known:
+        yield Problem((*path, "nccl", "profile"), f"unknown NCCL profile {name!r}", name, nearest(name, known))
+
+
+def _pair(first: Service, second: Service, path: Path, one: int) -> Iterator[Problem]:
+    if first.name == second.name:
+        yield Problem((*path, "name"), f"{second.name!r} is also the name of servewright_services[{one}]", second.name)
+    wild = {"0.0.0.0", "::", "[::]"}
+    hosts = {first.listen.host, second.listen.host}
+    if first.listen.port == second.listen.port and (len(hosts) == 1 or hosts & wild):
+        yield Problem((*path, "listen", "port"), f"{second.listen.port} is also the port of service {first.name!r}",
+                      second.listen.port)
+    shared = sorted(set(first.gpus) & set(second.gpus))
+    if shared:
+        yield Problem((*path, "gpus"), f"GPU {', '.join(map(str, shared))} is also claimed by service {first.name!r}",
+                      second.gpus)

@@ -1,0 +1,141 @@
+"""From untyped data to services, or every problem at once."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from servewright.nccl.profiles import Profile
+from servewright.spec import rules
+from servewright.spec.host import Host
+from servewright.spec.problems import InvalidError, Path, Positions, Problem, nearest
+from servewright.spec.service import SERVICES, Service
+
+SERVICES_VARIABLE = "servewright_services"
+HOST_VARIABLE = "servewright_host"
+PROFILES_VARIABLE = "servewright_nccl_profiles"
+M = TypeVar("M", bound=BaseModel)
+
+
+def services(data: Any, positions: Positions | None = None, host: Host | None = None,
+             profiles: Sequence[Profile] = ()) -> list[Service]:
+    """The services of one host.
+
+    `data` is the value of `servewright_services`: a list of mappings. Raises InvalidError with all problems.
+    """
+    problems: list[Problem] = []
+    valid: dict[int, Service] = {}
+    if not isinstance(data, list):
+        problems.append(Problem((SERVICES_VARIABLE,), f"must be a list of services, not {_kind(data)}", data))
+        data = []
+    for index, item in enumerate(data):
+        found = _service(item, (SERVICES_VARIABLE, index))
+        if isinstance(found, list):
+            problems += found
+        else:
+            valid[index] = found
+    problems += rules.check(valid, host, profiles)
+    if problems:
+        raise InvalidError(problem.located(positions or {}) for problem in problems)
+    return list(valid.values())
+
+
+def host(data: Any, positions: Positions | None = None) -> Host:
+    """What a host declares about itself (`servewright_host`). Raises InvalidError."""
+    return _valid(Host, data or {}, (HOST_VARIABLE,), positions)
+
+
+def profiles(data: Any, positions: Positions | None = None) -> list[Profile]:
+    """NCCL profiles of the inventory (`servewright_nccl_profiles`). Raises InvalidError."""
+    return [_valid(Profile, item, (PROFILES_VARIABLE, index), positions) for index, item in enumerate(data or [])]
+
+
+def _valid(model: type[M], data: Any, path: Path, positions: Positions | None) -> M:
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        raise InvalidError(p.located(positions or {}) for p in _problems(error, model, path)) from None
+
+
+def _service(item: Any, path: Path) -> Service | list[Problem]:
+    if not isinstance(item, dict):
+        return [Problem(path, f"must be a mapping, not {_kind(item)}", item)]
+    engine = item.get("engine")
+    if engine not in SERVICES:
+        hint = nearest(str(engine), SERVICES) if "engine" in item else f"known: {', '.join(sorted(SERVICES))}"
+        problem = Problem((*path, "engine"), f"unknown engine {engine!r}" if "engine" in item else "is missing", engine, hint)
+        # The rest is still checked against an engine, so that one typo does not hide others.
+        model: type[Service] = SERVICES[sorted(SERVICES)[0]]
+        rest = _problems_of({**item, "engine": model.model_fields["engine"].annotation.__args__[0]}, model, path)  # type: ignore[union-attr]
+        return [problem, *(p for p in rest if "options" not in p.path)]
+    model = SERVICES[engine]
+    try:
+        return model.model_validate(item)
+    except ValidationError as error:
+        return _problems(error, model, path)
+
+
+def _problems_of(item: Any, model: type[BaseModel], path: Path) -> list[Problem]:
+    try:
+        model.model_validate(item)
+    except ValidationError as error:
+        return _problems(error, model, path)
+    return []
+
+
+def _problems(error: ValidationError, model: type[BaseModel], prefix: Path) -> list[Problem]:
+    problems = []
+    for item in error.errors(include_url=False):
+        path: Path = (*prefix, *item["loc"])
+        value = item["input"]
+        if item["type"] == "extra_forbidden":
+            name = str(item["loc"][-1])
+            problems.append(Problem(path, f"unknown key {name!r}", value, nearest(name, _fields(model, item["loc"][:-1]))))
+        elif item["type"] == "missing":
+            problems.append(Problem(path, "is missing"))
+        elif item["type"] == "string_type" and isinstance(value, (int, float)):
+            problems.append(Problem(path, f"{value!r} is not text", value, f"write it in quotes: \"{_yaml(value)}\""))
+        elif isinstance(value, str) and item["type"] in ("int_type", "float_type", "bool_type"):
+            problems.append(Problem(path, f"{value!r} is text, not {_NAMES[item['type']]}", value, "write it without quotes"))
+        else:
+            message = item["msg"].removeprefix("Value error, ").removeprefix("Input ")
+            problems.append(Problem(path, f"{_short(value)} {message[0].lower()}{message[1:]}", value))
+    return problems
+
+
+_NAMES = {"int_type": "a whole number", "float_type": "a number", "bool_type": "true or false"}
+
+
+def _fields(model: type[BaseModel], loc: Sequence[int | str]) -> list[str]:
+    """Names of the keys allowed at a location of a model."""
+    current: Any = model
+    for part in loc:
+        field = getattr(current, "model_fields", {}).get(part)
+        if field is not None:
+            current = _inner(field.annotation)
+    return list(getattr(current, "model_fields", {}))
+
+
+def _inner(annotation: Any) -> Any:
+    """The model inside an annotation such as `list[Model]` or `Model | None`."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    for part in getattr(annotation, "__args__", ()):
+        found = _inner(part)
+        if found is not None:
+            return found
+    return None
+
+
+def _kind(value: Any) -> str:
+    return {dict: "a mapping", list: "a list", str: "text", type(None): "nothing"}.get(type(value), type(value).__name__)
+
+
+def _yaml(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
