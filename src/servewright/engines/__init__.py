@@ -1,4 +1,5 @@
 """What differs between engines: one file per engine, data and pure functions."""
+
 from __future__ import annotations
 
 from servewright.engines.base import Engine

@@ -1,4 +1,5 @@
 """The shape of an engine adapter, and how options become flags."""
+
 from __future__ import annotations
 
 import json

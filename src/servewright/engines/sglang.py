@@ -1,4 +1,5 @@
 """SGLang. Read in the source of 0.5.17 and 0.5.23 (`srt/server_args.py`, `srt/entrypoints/http_server.py`)."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -19,8 +20,12 @@ def _flags(service: Service) -> list[Words]:
         ["--port", str(service.listen.port)],
     ]
     sizes = service.parallelism
-    for flag, size in (("--tp-size", sizes.tensor), ("--pp-size", sizes.pipeline),
-                       ("--dp-size", sizes.data), ("--ep-size", sizes.expert)):
+    for flag, size in (
+        ("--tp-size", sizes.tensor),
+        ("--pp-size", sizes.pipeline),
+        ("--dp-size", sizes.data),
+        ("--ep-size", sizes.expert),
+    ):
         if size != 1:
             words.append([flag, str(size)])
     if service.model.context_length is not None:
@@ -43,12 +48,22 @@ SGLANG = Engine(
     flags=_flags,
     expected=_expected,
     owned={
-        "--model-path": "model.path", "--model": "model.path", "--served-model-name": "model.served_name",
-        "--host": "listen.host", "--port": "listen.port", "--context-length": "model.context_length",
-        "--tp-size": "parallelism.tensor", "--tp": "parallelism.tensor", "--tensor-parallel-size": "parallelism.tensor",
-        "--pp-size": "parallelism.pipeline", "--pipeline-parallel-size": "parallelism.pipeline",
-        "--dp-size": "parallelism.data", "--data-parallel-size": "parallelism.data",
-        "--ep-size": "parallelism.expert", "--ep": "parallelism.expert", "--expert-parallel-size": "parallelism.expert",
+        "--model-path": "model.path",
+        "--model": "model.path",
+        "--served-model-name": "model.served_name",
+        "--host": "listen.host",
+        "--port": "listen.port",
+        "--context-length": "model.context_length",
+        "--tp-size": "parallelism.tensor",
+        "--tp": "parallelism.tensor",
+        "--tensor-parallel-size": "parallelism.tensor",
+        "--pp-size": "parallelism.pipeline",
+        "--pipeline-parallel-size": "parallelism.pipeline",
+        "--dp-size": "parallelism.data",
+        "--data-parallel-size": "parallelism.data",
+        "--ep-size": "parallelism.expert",
+        "--ep": "parallelism.expert",
+        "--expert-parallel-size": "parallelism.expert",
     },
     secret_flags={
         "--api-key": "SGLang takes its key only as a flag, which every user of the host can read; "
@@ -65,6 +80,6 @@ SGLANG = Engine(
     },
     log_lines={
         "ready": r"The server is fired up and ready to roll!",
-        "progress": r"Load(ing)? (weight|safetensors)|Capture cuda graph|Capturing batches|KV Cache is allocated|Compil",
+        "progress": r"Load(ing)? (weight|safetensors)|Captur(e|ing)|KV Cache is allocated|Compil",
     },
 )

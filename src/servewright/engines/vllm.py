@@ -1,4 +1,5 @@
 """vLLM. Read in the source of 0.32.0 (`engine/arg_utils.py`, `entrypoints/`, `envs.py`)."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -19,8 +20,11 @@ def _flags(service: Service) -> list[Words]:
         ["--port", str(service.listen.port)],
     ]
     sizes = service.parallelism
-    for flag, size in (("--tensor-parallel-size", sizes.tensor), ("--pipeline-parallel-size", sizes.pipeline),
-                       ("--data-parallel-size", sizes.data)):
+    for flag, size in (
+        ("--tensor-parallel-size", sizes.tensor),
+        ("--pipeline-parallel-size", sizes.pipeline),
+        ("--data-parallel-size", sizes.data),
+    ):
         if size != 1:
             words.append([flag, str(size)])
     if sizes.expert != 1:
@@ -43,11 +47,17 @@ VLLM = Engine(
     flags=_flags,
     expected=_expected,
     owned={
-        "--model": "model.path", "--served-model-name": "model.served_name",
-        "--host": "listen.host", "--port": "listen.port", "--max-model-len": "model.context_length",
-        "--tensor-parallel-size": "parallelism.tensor", "-tp": "parallelism.tensor",
-        "--pipeline-parallel-size": "parallelism.pipeline", "-pp": "parallelism.pipeline",
-        "--data-parallel-size": "parallelism.data", "-dp": "parallelism.data",
+        "--model": "model.path",
+        "--served-model-name": "model.served_name",
+        "--host": "listen.host",
+        "--port": "listen.port",
+        "--max-model-len": "model.context_length",
+        "--tensor-parallel-size": "parallelism.tensor",
+        "-tp": "parallelism.tensor",
+        "--pipeline-parallel-size": "parallelism.pipeline",
+        "-pp": "parallelism.pipeline",
+        "--data-parallel-size": "parallelism.data",
+        "-dp": "parallelism.data",
         "--enable-expert-parallel": "parallelism.expert",
     },
     secret_flags={

@@ -1,4 +1,5 @@
 """Digests of releases: SHA-256 over canonical JSON."""
+
 from __future__ import annotations
 
 import hashlib

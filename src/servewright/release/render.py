@@ -1,4 +1,5 @@
 """A valid service becomes a release: argument list, environment, unit text and what the gates will expect."""
+
 from __future__ import annotations
 
 from functools import lru_cache
@@ -7,19 +8,28 @@ from typing import Any
 
 import jinja2
 
+from ansible_collections.servewright.llm.plugins.module_utils.host import quoting
 from servewright.engines import ENGINES
-from servewright.release import quoting
 from servewright.release.digest import digest
 from servewright.spec.service import Service, user_of, venv_of
 
 SCHEMA = 1
 HOST_PYZ = "/usr/local/lib/servewright/host.pyz"
+SYSTEM_PATH = "/usr/local/cuda/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 HOST_PYTHON = "/usr/bin/python3"
 CACHE_VARIABLES = {
     # Each tool ignores the others' variables, and HOME alone is not enough (the user's own HOME may not exist).
-    "HOME": "", "XDG_CACHE_HOME": "cache", "XDG_CONFIG_HOME": "config", "HF_HOME": "huggingface",
-    "TRITON_CACHE_DIR": "triton", "TORCHINDUCTOR_CACHE_DIR": "inductor", "FLASHINFER_WORKSPACE_BASE": "flashinfer",
-    "NUMBA_CACHE_DIR": "numba", "OUTLINES_CACHE_DIR": "outlines", "VLLM_CACHE_ROOT": "vllm", "CUDA_CACHE_PATH": "cuda",
+    "HOME": "",
+    "XDG_CACHE_HOME": "cache",
+    "XDG_CONFIG_HOME": "config",
+    "HF_HOME": "huggingface",
+    "TRITON_CACHE_DIR": "triton",
+    "TORCHINDUCTOR_CACHE_DIR": "inductor",
+    "FLASHINFER_WORKSPACE_BASE": "flashinfer",
+    "NUMBA_CACHE_DIR": "numba",
+    "OUTLINES_CACHE_DIR": "outlines",
+    "VLLM_CACHE_ROOT": "vllm",
+    "CUDA_CACHE_PATH": "cuda",
 }
 
 
@@ -32,15 +42,18 @@ def environment_of(service: Service, nccl: dict[str, str]) -> dict[str, str]:
     home = cache_directory(service)
     environment = {name: f"{home}/{folder}".rstrip("/") for name, folder in CACHE_VARIABLES.items()}
     environment |= {
-        "PATH": f"{venv_of(service)}/bin:/usr/local/cuda/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "PATH": f"{venv_of(service)}/bin:{SYSTEM_PATH}",
         "LANG": "C.UTF-8",
         "TMPDIR": "/tmp",
         "PYTHONUNBUFFERED": "1",
         "HF_HUB_OFFLINE": "1",
     }
     if service.gpus:
-        environment |= {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": ",".join(map(str, service.gpus))}
-    environment |= engine.environment | nccl | service.environment
+        environment |= {
+            "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+            "CUDA_VISIBLE_DEVICES": ",".join(map(str, service.gpus)),
+        }
+    environment |= {**engine.environment, **nccl, **service.environment}
     return dict(sorted(environment.items()))
 
 
@@ -66,13 +79,20 @@ def render(service: Service, nccl: dict[str, str], templates: Path) -> dict[str,
     environment = environment_of(service, nccl)
     limits = service.limits
     context: dict[str, Any] = {
-        "service": service, "engine": engine, "command": command, "flags": flags, "environment": environment,
-        "nccl": {name: environment[name] for name in sorted(nccl)}, "user": user_of(service), "cache": cache_name(service),
+        "service": service,
+        "engine": engine,
+        "command": command,
+        "flags": flags,
+        "environment": environment,
+        "nccl": {name: environment[name] for name in sorted(nccl)},
+        "user": user_of(service),
+        "cache": cache_name(service),
         "host_command": f"{HOST_PYTHON} -I {HOST_PYZ}",
         "description": service.description or f"{service.model.served_name} on {service.engine} {service.version}",
         # Five quick crashes must trip the limiter, and so must a model that dies only at the end of a long load.
-        "limit_interval": round(limits.restart_burst * (limits.restart_delay + limits.start_timeout
-                                                        + service.verify.load_timeout)),
+        "limit_interval": round(
+            limits.restart_burst * (limits.restart_delay + limits.start_timeout + service.verify.load_timeout)
+        ),
     }
     release: dict[str, Any] = {
         "schema": SCHEMA,
@@ -83,7 +103,9 @@ def render(service: Service, nccl: dict[str, str], templates: Path) -> dict[str,
         "model": service.model.model_dump(mode="json"),
         "argv": command + [word for words in flags for word in words],
         "environment": environment,
-        "secrets": {name: reference.model_dump(exclude_none=True) for name, reference in sorted(service.secrets.items())},
+        "secrets": {
+            name: reference.model_dump(exclude_none=True) for name, reference in sorted(service.secrets.items())
+        },
         "user": user_of(service),
         "cache": cache_directory(service),
         "gpus": list(service.gpus),
@@ -102,8 +124,13 @@ def render(service: Service, nccl: dict[str, str], templates: Path) -> dict[str,
 @lru_cache(maxsize=4)
 def _templates(folder: Path) -> jinja2.Environment:
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(folder), undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-        keep_trailing_newline=True, autoescape=False)  # noqa: S701 - systemd units, quoted by the filters below
+        loader=jinja2.FileSystemLoader(folder),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
     environment.filters |= {
         "argument": quoting.quote_argument,
         "arguments": lambda words: " ".join(quoting.quote_argument(word) for word in words),

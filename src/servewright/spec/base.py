@@ -1,4 +1,5 @@
 """Shared pydantic base and field types of the specification."""
+
 from __future__ import annotations
 
 from typing import Annotated

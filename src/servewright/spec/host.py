@@ -1,4 +1,5 @@
 """What a host declares about itself, for checks that need no connection to it."""
+
 from __future__ import annotations
 
 from typing import Annotated, Literal
@@ -14,5 +15,6 @@ class Host(Strict):
     gpus: Annotated[int, Field(ge=0)] | None = Field(None, description="Number of GPUs.")
     gpu_model: Text | None = Field(None, description="Name of the GPUs as nvidia-smi prints it.")
     compute_capability: Annotated[str, Field(pattern=r"^\d+\.\d+$")] | None = Field(
-        None, description="CUDA compute capability, for instance '12.0'.")
+        None, description="CUDA compute capability, for instance '12.0'."
+    )
     interconnect: Literal["pcie", "nvlink"] | None = Field(None, description="How the GPUs are linked.")

@@ -4,6 +4,7 @@
 Flags were read in SGLang 0.5.17 and 0.5.23 (`sglang/srt/server_args.py`) and vLLM 0.26.0 and 0.32.0
 (`vllm/engine/arg_utils.py`, `vllm/entrypoints`).
 """
+
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
@@ -20,10 +21,12 @@ class SglangOptions(Strict):
     """Options of SGLang's `launch_server`."""
 
     attention_backend: Text | None = Field(
-        None, description="Attention backend. Declared, it is also a gate: the server must report this one.")
+        None, description="Attention backend. Declared, it is also a gate: the server must report this one."
+    )
     moe_runner_backend: Text | None = Field(None, description="Kernel for mixture-of-experts layers.")
     mem_fraction_static: Fraction | None = Field(
-        None, description="Fraction of GPU memory for weights and KV cache together.")
+        None, description="Fraction of GPU memory for weights and KV cache together."
+    )
     max_running_requests: Count | None = Field(None, description="Most requests in one batch.")
     chunked_prefill_size: int | None = Field(None, description="Most tokens of one prefill chunk; -1 turns it off.")
     max_total_tokens: Count | None = Field(None, description="Most tokens in the KV cache.")
@@ -33,7 +36,9 @@ class SglangOptions(Strict):
     load_format: Text | None = Field(None, description="How weights are loaded.")
     device: Text | None = Field(None, description="Device to run on; `cpu` for a host without GPUs.")
     nccl_port: Annotated[int, Field(ge=1, le=65535)] | None = Field(
-        None, description="Port of the NCCL rendezvous; without it SGLang takes a random one near its HTTP port.")
+        None,
+        description="Port of the NCCL rendezvous; without it SGLang takes a random one near its HTTP port.",
+    )
     disable_custom_all_reduce: bool = Field(False, description="Use NCCL instead of SGLang's own all-reduce.")
     disable_radix_cache: bool = Field(False, description="Turn the prefix cache off.")
     enable_metrics: bool = Field(True, description="Serve Prometheus metrics on /metrics.")
@@ -46,7 +51,9 @@ class VllmOptions(Strict):
     """Options of `vllm serve`."""
 
     attention_backend: Text | None = Field(
-        None, description="Attention backend. Declared, it is also a gate: the engine's log must name this one.")
+        None,
+        description="Attention backend. Declared, it is also a gate: the engine's log must name this one.",
+    )
     gpu_memory_utilization: Fraction | None = Field(None, description="Fraction of GPU memory the engine may use.")
     max_num_seqs: Count | None = Field(None, description="Most requests in one batch.")
     max_num_batched_tokens: Count | None = Field(None, description="Most tokens of one step.")
@@ -60,9 +67,14 @@ class VllmOptions(Strict):
     enable_auto_tool_choice: bool = Field(False, description="Let the model decide to call tools.")
     tool_call_parser: Text | None = Field(None, description="Parser of tool calls in the model's output.")
     reasoning_parser: Text | None = Field(None, description="Parser of the model's reasoning output.")
-    speculative_config: dict[str, Any] | None = Field(None, description="Speculative decoding, as vLLM's JSON argument.")
+    speculative_config: dict[str, Any] | None = Field(
+        None, description="Speculative decoding, as vLLM's JSON argument."
+    )
     shutdown_timeout: int | None = Field(
-        None, ge=0, description="Seconds to finish running requests after SIGTERM; without it streams are cut.")
+        None,
+        ge=0,
+        description="Seconds to finish running requests after SIGTERM; without it streams are cut.",
+    )
 
 
 Engine = Literal["sglang", "vllm"]

@@ -1,4 +1,5 @@
 """Where a declaration stands: file and line of every key and item, from YAML text or from Ansible's own marks."""
+
 from __future__ import annotations
 
 from pathlib import Path as FilePath
@@ -16,19 +17,31 @@ class NeedsAnsible(Exception):
 
 
 def definitions(root: FilePath, variables: set[str]) -> list[tuple[str, Any, dict[Path, tuple[str, int]]]]:
-    """Every definition of one of the variables in the YAML files of an inventory (a file, or a folder with all below it).
+    """Every definition of one of the variables in the YAML files of an inventory (a file, or a folder and all below).
 
     Gives (variable, value, positions) for each. Raises InvalidError for YAML that cannot be read (with its line),
     NeedsAnsible when a definition needs Ansible to be resolved, FileNotFoundError when there is no such inventory.
     """
     if not root.exists():
         raise FileNotFoundError(f"no inventory at {root}")
-    files = [root] if root.is_file() else sorted(
-        path for path in root.rglob("*") if path.is_file() and path.suffix in (".yml", ".yaml", ".json", "")
-        and not any(part.startswith(".") for part in path.relative_to(root).parts))
+    files = (
+        [root]
+        if root.is_file()
+        else sorted(
+            path
+            for path in root.rglob("*")
+            if path.is_file()
+            and path.suffix in (".yml", ".yaml", ".json", "")
+            and not any(part.startswith(".") for part in path.relative_to(root).parts)
+        )
+    )
     if root.is_file():  # Ansible reads group_vars and host_vars beside the inventory file, too
-        files += sorted(path for folder in ("group_vars", "host_vars") for path in (root.parent / folder).rglob("*")
-                        if path.is_file())
+        files += sorted(
+            path
+            for folder in ("group_vars", "host_vars")
+            for path in (root.parent / folder).rglob("*")
+            if path.is_file()
+        )
     found: list[tuple[str, Any, dict[Path, tuple[str, int]]]] = []
     for file in files:
         try:
@@ -36,8 +49,18 @@ def definitions(root: FilePath, variables: set[str]) -> list[tuple[str, Any, dic
         except yaml.YAMLError as error:
             if file.suffix in (".yml", ".yaml") or root.is_file():
                 mark = getattr(error, "problem_mark", None)
-                raise InvalidError([Problem((), f"is not YAML: {getattr(error, 'problem', error)}", None, "", str(file),
-                                            mark.line + 1 if mark else 1)]) from None
+                raise InvalidError(
+                    [
+                        Problem(
+                            (),
+                            f"is not YAML: {getattr(error, 'problem', error)}",
+                            None,
+                            "",
+                            str(file),
+                            mark.line + 1 if mark else 1,
+                        )
+                    ]
+                ) from None
             raise NeedsAnsible(f"{file} is not YAML") from None
         except UnicodeDecodeError:
             continue
@@ -52,7 +75,7 @@ def _search(node: Any, variables: set[str]) -> list[tuple[str, Any]]:
         return [hit for item in node.value for hit in _search(item, variables)]
     if not isinstance(node, yaml.MappingNode):
         return []
-    hits = []
+    hits: list[tuple[str, Any]] = []
     for key, value in node.value:
         hits += [(key.value, value)] if key.value in variables else _search(value, variables)
     return hits
@@ -65,7 +88,18 @@ def _value(node: Any, path: Path, positions: dict[Path, tuple[str, int]], file: 
         for key, value in node.value:
             place = (*path, key.value)
             if key.value in out:
-                raise InvalidError([Problem(place, f"key {key.value!r} stands here twice", None, "", file, key.start_mark.line + 1)])
+                raise InvalidError(
+                    [
+                        Problem(
+                            place,
+                            f"key {key.value!r} stands here twice",
+                            None,
+                            "",
+                            file,
+                            key.start_mark.line + 1,
+                        )
+                    ]
+                )
             if key.value == "<<":
                 raise NeedsAnsible(f"{file}:{key.start_mark.line + 1} merges a mapping")
             positions[place] = (file, key.start_mark.line + 1)

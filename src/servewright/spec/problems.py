@@ -1,4 +1,5 @@
 """Problems found in what was declared, each with its place and the right value."""
+
 from __future__ import annotations
 
 import difflib
@@ -37,16 +38,23 @@ class Problem:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON output."""
-        return {"file": self.file, "line": self.line, "path": dotted(self.path), "message": self.message,
-                "value": _shown(self.value), "hint": self.hint}
+        return {
+            "file": self.file,
+            "line": self.line,
+            "path": dotted(self.path),
+            "message": self.message,
+            "value": _shown(self.value),
+            "hint": self.hint,
+        }
 
 
 class InvalidError(ValueError):
     """What was declared is not valid; holds every problem found."""
 
     def __init__(self, problems: Iterable[Problem]):
-        self.problems = sorted({str(p): p for p in problems}.values(),
-                               key=lambda p: (p.file, p.line, dotted(p.path), p.message))
+        self.problems = sorted(
+            {str(p): p for p in problems}.values(), key=lambda p: (p.file, p.line, dotted(p.path), p.message)
+        )
         super().__init__("\n".join(map(str, self.problems)))
 
 

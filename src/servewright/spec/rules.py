@@ -1,4 +1,5 @@
 """Rules over several fields, several services or the host, which a field's type cannot express."""
+
 from __future__ import annotations
 
 import re
@@ -41,17 +42,25 @@ def _gpus(service: Service, path: Path) -> Iterator[Problem]:
     data = 1 if attention else sizes.data  # data-parallel attention runs inside the tensor parallel group
     need = sizes.tensor * sizes.pipeline * data
     if gpus and need != len(gpus):
-        yield Problem((*path, "parallelism"), f"tensor {sizes.tensor} x pipeline {sizes.pipeline} x data {data} needs {need} "
-                      f"GPUs, but {len(gpus)} are claimed", need, f"claim {need} GPUs or set tensor to "
-                      f"{max(1, len(gpus) // (sizes.pipeline * data))}")
+        yield Problem(
+            (*path, "parallelism"),
+            f"tensor {sizes.tensor} x pipeline {sizes.pipeline} x data {data} needs {need} "
+            f"GPUs, but {len(gpus)} are claimed",
+            need,
+            f"claim {need} GPUs or set tensor to {max(1, len(gpus) // (sizes.pipeline * data))}",
+        )
 
 
 def _claim(service: Service, path: Path, host: Host | None) -> Iterator[Problem]:
     if host is not None and host.gpus is not None:
         for position, gpu in enumerate(service.gpus):
             if gpu >= host.gpus:
-                yield Problem((*path, "gpus", position), f"there is no GPU {gpu}: the host declares {host.gpus}", gpu,
-                              f"0 to {host.gpus - 1}" if host.gpus else "none")
+                yield Problem(
+                    (*path, "gpus", position),
+                    f"there is no GPU {gpu}: the host declares {host.gpus}",
+                    gpu,
+                    f"0 to {host.gpus - 1}" if host.gpus else "none",
+                )
 
 
 def _flags(service: Service, path: Path) -> Iterator[Problem]:
@@ -63,7 +72,9 @@ def _flags(service: Service, path: Path) -> Iterator[Problem]:
         if flag in engine.owned:
             yield Problem(at, f"{flag} is set by servewright", value, f"declare {engine.owned[flag]}")
         elif flag in engine.secret_flags:
-            yield Problem(at, f"{flag} would put a secret on the command line", "(not shown)", engine.secret_flags[flag])
+            yield Problem(
+                at, f"{flag} would put a secret on the command line", "(not shown)", engine.secret_flags[flag]
+            )
         elif option in type(service.options).model_fields:
             yield Problem(at, f"{flag} is a typed option", value, f"declare options.{option}")
         elif not re.fullmatch(r"--?[A-Za-z0-9][A-Za-z0-9._-]*", flag):
@@ -81,24 +92,40 @@ def _environment(service: Service, path: Path) -> Iterator[Problem]:
         elif name in engine.reserved_environment:
             yield Problem(at, f"{name} does not do what it says", value, engine.reserved_environment[name])
         elif _SECRET_NAME.search(name) and name not in ("TOKENIZERS_PARALLELISM",):
-            yield Problem(at, f"{name} looks like a secret, and the environment of a unit can be read by every user",
-                          "(not shown)", "declare it under 'secrets', by reference")
+            yield Problem(
+                at,
+                f"{name} looks like a secret, and the environment of a unit can be read by every user",
+                "(not shown)",
+                "declare it under 'secrets', by reference",
+            )
         if name in service.secrets:
             yield Problem(at, f"{name} is also declared under 'secrets'", "(not shown)", "leave one of them out")
     for name in service.nccl.environment:
         if not name.startswith("NCCL_"):
-            yield Problem((*path, "nccl", "environment", name), f"{name} is not an NCCL variable",
-                          service.nccl.environment[name], "declare it under 'environment'")
+            yield Problem(
+                (*path, "nccl", "environment", name),
+                f"{name} is not an NCCL variable",
+                service.nccl.environment[name],
+                "declare it under 'environment'",
+            )
 
 
 def _timings(service: Service, path: Path) -> Iterator[Problem]:
     limits, verify = service.limits, service.verify
     if limits.gpu_wait >= limits.start_timeout:
-        yield Problem((*path, "limits", "gpu_wait"), f"{limits.gpu_wait:g} s is not below start_timeout "
-                      f"({limits.start_timeout:g} s), so systemd would end the wait", limits.gpu_wait)
+        yield Problem(
+            (*path, "limits", "gpu_wait"),
+            f"{limits.gpu_wait:g} s is not below start_timeout "
+            f"({limits.start_timeout:g} s), so systemd would end the wait",
+            limits.gpu_wait,
+        )
     if verify.stall_timeout > verify.load_timeout:
-        yield Problem((*path, "verify", "stall_timeout"), f"{verify.stall_timeout:g} s is above load_timeout "
-                      f"({verify.load_timeout:g} s), so a stall would never be seen", verify.stall_timeout)
+        yield Problem(
+            (*path, "verify", "stall_timeout"),
+            f"{verify.stall_timeout:g} s is above load_timeout "
+            f"({verify.load_timeout:g} s), so a stall would never be seen",
+            verify.stall_timeout,
+        )
 
 
 def _prompts(service: Service, path: Path) -> Iterator[Problem]:
@@ -106,8 +133,11 @@ def _prompts(service: Service, path: Path) -> Iterator[Problem]:
         try:
             re.compile(prompt.expect)
         except re.error as error:
-            yield Problem((*path, "verify", "prompts", index, "expect"), f"{prompt.expect!r} is not a regular expression: "
-                          f"{error}", prompt.expect)
+            yield Problem(
+                (*path, "verify", "prompts", index, "expect"),
+                f"{prompt.expect!r} is not a regular expression: {error}",
+                prompt.expect,
+            )
 
 
 def _user(service: Service, path: Path) -> Iterator[Problem]:
@@ -128,9 +158,15 @@ def _pair(first: Service, second: Service, path: Path, one: int) -> Iterator[Pro
     wild = {"0.0.0.0", "::", "[::]"}
     hosts = {first.listen.host, second.listen.host}
     if first.listen.port == second.listen.port and (len(hosts) == 1 or hosts & wild):
-        yield Problem((*path, "listen", "port"), f"{second.listen.port} is also the port of service {first.name!r}",
-                      second.listen.port)
+        yield Problem(
+            (*path, "listen", "port"),
+            f"{second.listen.port} is also the port of service {first.name!r}",
+            second.listen.port,
+        )
     shared = sorted(set(first.gpus) & set(second.gpus))
     if shared:
-        yield Problem((*path, "gpus"), f"GPU {', '.join(map(str, shared))} is also claimed by service {first.name!r}",
-                      second.gpus)
+        yield Problem(
+            (*path, "gpus"),
+            f"GPU {', '.join(map(str, shared))} is also claimed by service {first.name!r}",
+            second.gpus,
+        )

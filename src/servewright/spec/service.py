@@ -1,4 +1,5 @@
 """The declared service: one engine process on one host."""
+
 from __future__ import annotations
 
 from typing import Annotated, Literal
@@ -17,7 +18,8 @@ class Model(Strict):
     path: AbsolutePath = Field(description="Folder of the model on the host.")
     served_name: Text = Field(min_length=1, description="Name that clients ask for.")
     context_length: Annotated[int, Field(ge=1)] | None = Field(
-        None, description="Longest context in tokens; without it the model's own limit.")
+        None, description="Longest context in tokens; without it the model's own limit."
+    )
 
 
 class Parallelism(Strict):
@@ -41,7 +43,9 @@ class SecretReference(Strict):
 
     variable: Text | None = Field(None, description="Name of an Ansible variable, for instance one kept in a vault.")
     env: EnvironmentName | None = Field(None, description="Environment variable of the controller.")
-    file: AbsolutePath | None = Field(None, description="File on the host; the value is its content without a final newline.")
+    file: AbsolutePath | None = Field(
+        None, description="File on the host; the value is its content without a final newline."
+    )
 
     @model_validator(mode="after")
     def _exactly_one(self) -> SecretReference:
@@ -56,7 +60,8 @@ class Nccl(Strict):
     profile: Text | None = Field(None, description="Name of a profile; without it nothing is set.")
     environment: dict[EnvironmentName, Text | None] = Field(
         default_factory=dict,
-        description="Variables that replace or add to those of the profile; null takes one of the profile away.")
+        description="Variables that replace or add to those of the profile; null takes one of the profile away.",
+    )
 
 
 class Prompt(Strict):
@@ -72,13 +77,17 @@ class Verify(Strict):
 
     load_timeout: Seconds = Field(1800, description="Upper bound in seconds from start to ready.")
     stall_timeout: Seconds = Field(
-        300, description="Seconds without a new log line, bytes read or GPU memory taken after which loading has failed.")
+        300,
+        description="Seconds without a new log line, bytes read or GPU memory taken after which loading has failed.",
+    )
     stable: Annotated[float, Field(ge=0)] = Field(
-        10, description="Seconds that the unit must run without a restart after it is ready.")
+        10, description="Seconds that the unit must run without a restart after it is ready."
+    )
     request_timeout: Seconds = Field(60, description="Seconds after which a request of a gate has failed.")
     prompts: list[Prompt] = Field(
         default_factory=lambda: [Prompt(prompt="The capital of France is", expect="Paris")],
-        description="Prompts with known answers.")
+        description="Prompts with known answers.",
+    )
 
 
 class Limits(Strict):
@@ -86,40 +95,52 @@ class Limits(Strict):
 
     open_files: Annotated[int, Field(ge=1024)] = Field(1048576, description="LimitNOFILE.")
     start_timeout: Seconds = Field(
-        300, description="TimeoutStartSec: bound in seconds for the checks before the engine's process is started.")
+        300,
+        description="TimeoutStartSec: bound in seconds for the checks before the engine's process is started.",
+    )
     stop_timeout: Seconds = Field(120, description="TimeoutStopSec: seconds between SIGTERM and SIGKILL.")
     gpu_wait: Seconds = Field(120, description="Seconds to wait before a start for the claimed GPUs to be free.")
     restart_delay: Seconds = Field(15, description="RestartSec: seconds between a crash and the next start.")
     restart_burst: Annotated[int, Field(ge=1)] = Field(
-        3, description="Starts after which systemd gives up. The window is derived, so that it can really trip.")
+        3,
+        description="Starts after which systemd gives up. The window is derived, so that it can really trip.",
+    )
 
 
 class ServiceBase(Strict):
     """What services of every engine declare."""
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,26}$")] = Field(
-        description="Name of the service and of its unit: lower case letters, digits and '-', at most 27.")
+        description="Name of the service and of its unit: lower case letters, digits and '-', at most 27."
+    )
     description: Text | None = Field(None, description="Description of the unit; without it engine and model.")
     version: Annotated[str, Field(pattern=r"^[0-9][0-9A-Za-z.+-]*$")] = Field(description="Version of the engine.")
     venv: AbsolutePath | None = Field(
-        None, description="Virtual environment of the engine; without it /opt/servewright/engines/<engine>-<version>.")
+        None,
+        description="Virtual environment of the engine; without it /opt/servewright/engines/<engine>-<version>.",
+    )
     model: Model = Field(description="The model that is served.")
     gpus: list[Annotated[int, Field(ge=0)]] = Field(
-        default_factory=list, description="The claim: indices (PCI bus order) of the GPUs this service holds. Empty: CPU.")
+        default_factory=list,
+        description="The claim: indices (PCI bus order) of the GPUs this service holds. Empty: CPU.",
+    )
     parallelism: Parallelism = Field(default_factory=Parallelism, description="How the model is spread over the GPUs.")
     listen: Listen = Field(description="Where the HTTP server listens.")
     extra_args: dict[Text, JsonValue] = Field(
         default_factory=dict,
         description="Further flags: true is the flag alone, false and null leave it out, a list is several values, "
-        "a mapping is one JSON argument.")
+        "a mapping is one JSON argument.",
+    )
     environment: dict[EnvironmentName, Text] = Field(default_factory=dict, description="Further environment variables.")
     secrets: dict[EnvironmentName, SecretReference] = Field(
-        default_factory=dict, description="Environment variables whose values are secret, by reference.")
+        default_factory=dict, description="Environment variables whose values are secret, by reference."
+    )
     nccl: Nccl = Field(default_factory=Nccl, description="The NCCL environment.")
     verify: Verify = Field(default_factory=Verify, description="What proves that a release is good.")
     limits: Limits = Field(default_factory=Limits, description="Limits and timings of the unit.")
     user: Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_-]{0,30}$")] | None = Field(
-        None, description="System user of the service, made when missing; without it llm-<name>.")
+        None, description="System user of the service, made when missing; without it llm-<name>."
+    )
 
 
 class SglangService(ServiceBase):
@@ -151,4 +172,4 @@ def user_of(service: Service) -> str:
     return service.user or f"llm-{service.name}"
 
 
-__all__ = ["Engine", "SERVICES", "Service", "SglangService", "VllmService", "user_of", "venv_of"]
+__all__ = ["SERVICES", "Engine", "Service", "SglangService", "VllmService", "user_of", "venv_of"]

@@ -1,4 +1,5 @@
 """From untyped data to services, or every problem at once."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -18,8 +19,9 @@ PROFILES_VARIABLE = "servewright_nccl_profiles"
 M = TypeVar("M", bound=BaseModel)
 
 
-def services(data: Any, positions: Positions | None = None, host: Host | None = None,
-             profiles: Sequence[Profile] = ()) -> list[Service]:
+def services(
+    data: Any, positions: Positions | None = None, host: Host | None = None, profiles: Sequence[Profile] = ()
+) -> list[Service]:
     """The services of one host.
 
     `data` is the value of `servewright_services`: a list of mappings. Raises InvalidError with all problems.
@@ -64,7 +66,12 @@ def _service(item: Any, path: Path) -> Service | list[Problem]:
     engine = item.get("engine")
     if engine not in SERVICES:
         hint = nearest(str(engine), SERVICES) if "engine" in item else f"known: {', '.join(sorted(SERVICES))}"
-        problem = Problem((*path, "engine"), f"unknown engine {engine!r}" if "engine" in item else "is missing", engine, hint)
+        problem = Problem(
+            (*path, "engine"),
+            f"unknown engine {engine!r}" if "engine" in item else "is missing",
+            engine,
+            hint,
+        )
         # The rest is still checked against an engine, so that one typo does not hide others.
         model: type[Service] = SERVICES[sorted(SERVICES)[0]]
         rest = _problems_of({**item, "engine": model.model_fields["engine"].annotation.__args__[0]}, model, path)  # type: ignore[union-attr]
@@ -91,13 +98,17 @@ def _problems(error: ValidationError, model: type[BaseModel], prefix: Path) -> l
         value = item["input"]
         if item["type"] == "extra_forbidden":
             name = str(item["loc"][-1])
-            problems.append(Problem(path, f"unknown key {name!r}", value, nearest(name, _fields(model, item["loc"][:-1]))))
+            problems.append(
+                Problem(path, f"unknown key {name!r}", value, nearest(name, _fields(model, item["loc"][:-1])))
+            )
         elif item["type"] == "missing":
             problems.append(Problem(path, "is missing"))
         elif item["type"] == "string_type" and isinstance(value, (int, float)):
-            problems.append(Problem(path, f"{value!r} is not text", value, f"write it in quotes: \"{_yaml(value)}\""))
+            problems.append(Problem(path, f"{value!r} is not text", value, f'write it in quotes: "{_yaml(value)}"'))
         elif isinstance(value, str) and item["type"] in ("int_type", "float_type", "bool_type"):
-            problems.append(Problem(path, f"{value!r} is text, not {_NAMES[item['type']]}", value, "write it without quotes"))
+            problems.append(
+                Problem(path, f"{value!r} is text, not {_NAMES[item['type']]}", value, "write it without quotes")
+            )
         else:
             message = item["msg"].removeprefix("Value error, ").removeprefix("Input ")
             problems.append(Problem(path, f"{_short(value)} {message[0].lower()}{message[1:]}", value))
@@ -129,7 +140,9 @@ def _inner(annotation: Any) -> Any:
 
 
 def _kind(value: Any) -> str:
-    return {dict: "a mapping", list: "a list", str: "text", type(None): "nothing"}.get(type(value), type(value).__name__)
+    return {dict: "a mapping", list: "a list", str: "text", type(None): "nothing"}.get(
+        type(value), type(value).__name__
+    )
 
 
 def _yaml(value: Any) -> str:

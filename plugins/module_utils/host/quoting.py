@@ -3,10 +3,20 @@
 Rules: systemd.syntax(7), systemd.service(5) "Command lines" and systemd.exec(5) "EnvironmentFile=".
 A round trip through a real systemd is property-tested in tests/hosts.
 """
+
 from __future__ import annotations
 
-_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t", "\a": "\\a", "\b": "\\b",
-            "\f": "\\f", "\v": "\\v"}
+_ESCAPES = {
+    "\\": "\\\\",
+    '"': '\\"',
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\a": "\\a",
+    "\b": "\\b",
+    "\f": "\\f",
+    "\v": "\\v",
+}
 _PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-+=./:,@")
 
 

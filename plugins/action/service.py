@@ -1,0 +1,203 @@
+# Copyright: servewright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Validates and renders on the controller, has the host act, and follows its transactions to their verdicts."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import socket
+import time
+from pathlib import Path
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+
+try:
+    from servewright.release.service import declared
+    from servewright.spec.problems import InvalidError
+
+    MISSING = None
+except ImportError as error:
+    MISSING = error
+
+display = Display()
+
+COMMANDS = (
+    "validate",
+    "render",
+    "plan",
+    "deploy",
+    "verify",
+    "status",
+    "history",
+    "rollback",
+    "logs",
+    "follow",
+)
+BAD = ("refused", "rolled_back", "rollback_failed", "busy", "error", "failed")
+FOLLOW_SECONDS = 5.0
+HEARTBEAT_SECONDS = 10.0
+
+
+class ActionModule(ActionBase):
+    """Action of servewright.llm.service."""
+
+    _requires_connection = True
+
+    def run(self, tmp=None, task_vars=None):
+        super().run(tmp, task_vars)
+        if MISSING is not None:
+            raise AnsibleActionFail(
+                f"the Python package servewright is not importable by the Python that runs Ansible ({MISSING})"
+            )
+        _checked, arguments = self.validate_argument_spec(
+            argument_spec={
+                "command": {"type": "str", "required": True, "choices": list(COMMANDS)},
+                "only": {"type": "list", "elements": "str", "default": []},
+                "to_release": {"type": "int"},
+                "reason": {"type": "str", "default": ""},
+                "requester": {"type": "str", "default": ""},
+                "lock_wait": {"type": "float", "default": 0},
+                "lines": {"type": "int", "default": 50},
+                "detach": {"type": "bool", "default": False},
+            }
+        )
+        self._host = task_vars["inventory_hostname"]
+        self._task_vars = task_vars
+        self._origin = {
+            "reason": arguments["reason"],
+            "lock_wait": arguments["lock_wait"],
+            "requester": arguments["requester"] or f"{getpass.getuser()}@{socket.gethostname()}",
+        }
+        try:
+            services, problems = self._command(arguments), []
+        except InvalidError as error:
+            services, problems = [], [problem.as_dict() for problem in error.problems]
+        return _result(arguments["command"], services, problems)
+
+    def _command(self, arguments):
+        command, only = arguments["command"], arguments["only"]
+        if command in ("validate", "render", "plan", "deploy"):
+            releases, secrets = self._declared(only, with_secrets=command in ("plan", "deploy"))
+            if command == "validate":
+                return [_ok(release) for release in releases]
+            if command == "render":
+                return [
+                    _ok(release) | {"files": {"unit": release["unit"], "release.json": release}} for release in releases
+                ]
+            return self._deploy(releases, secrets, command == "plan" or self._task.check_mode, arguments["detach"])
+        if command == "rollback":
+            if len(only) != 1:
+                raise AnsibleActionFail("rollback takes exactly one service")
+            found = self._call("rollback", services=only, to_release=arguments["to_release"], **self._origin)
+            return found if arguments["detach"] else [self._followed(item) for item in found]
+        if command == "follow":
+            return [self._followed(item) for item in self._call("follow", services=only)]
+        return self._call(command, services=only, lines=arguments["lines"])
+
+    def _declared(self, only, with_secrets):
+        variables = {
+            name: self._templar.template(value) if isinstance(value, (str, list, dict)) else value
+            for name, value in self._task_vars.items()
+            if name.startswith("servewright_")
+        }
+        return declared(
+            variables,
+            only,
+            Path(__file__).resolve().parents[2] / "templates",
+            self._secret if with_secrets else None,
+        )
+
+    def _secret(self, name):
+        """Value of an Ansible variable that holds a secret, or None."""
+        return self._templar.template(self._task_vars[name]) if name in self._task_vars else None
+
+    def _deploy(self, releases, secrets, check, detach):
+        """Deploy until nothing is pending: the host carries out one transaction after the other."""
+        done = {}
+        while releases:
+            found = self._call("deploy", check=check, releases=releases, secrets=secrets, **self._origin)
+            for item in found:
+                done[item["service"]] = item if detach or check else self._followed(item)
+            pending = {item["service"] for item in found if item["verdict"] == "pending"}
+            if detach or any(item["verdict"] in BAD for item in done.values()):
+                break
+            releases = [release for release in releases if release["service"] in pending]
+        return list(done.values())
+
+    def _followed(self, item):
+        """Follow a running transaction to its verdict; any other result comes back as it is."""
+        begin = last = time.monotonic()
+        plan = {name: item[name] for name in ("changes", "checks") if name in item}
+        while item["verdict"] == "running":
+            item = (
+                self._call("follow", services=[item["service"]], transaction=item["transaction"], wait=FOLLOW_SECONDS)[
+                    0
+                ]
+                | plan
+            )
+            now = time.monotonic()
+            if item["verdict"] == "running":
+                last = self._progress(item, now - begin, now, last)
+        return item
+
+    def _progress(self, item, elapsed, now, last):
+        entry = {
+            "time": time.time(),
+            "host": self._host,
+            "service": item["service"],
+            "step": item.get("step", ""),
+            "elapsed": round(elapsed, 1),
+            "line": item.get("line", ""),
+        }
+        path = os.environ.get("SERVEWRIGHT_PROGRESS")
+        if path:
+            with open(path, "a", encoding="utf-8") as stream:
+                stream.write(json.dumps(entry) + "\n")
+        elif now - last >= HEARTBEAT_SECONDS:
+            display.display(
+                f"{self._host}: {entry['service']}: {entry['step']}, {entry['elapsed']:.0f} s: {entry['line']}"
+            )
+            return now
+        return last
+
+    def _call(self, operation, check=False, **arguments):
+        """One call of the host module; gives its results. An error of the call itself ends the task."""
+        before, self._task.check_mode = self._task.check_mode, check
+        try:
+            answer = self._execute_module(
+                "servewright.llm.host", {"operation": operation, **arguments}, task_vars=self._task_vars
+            )
+        finally:
+            self._task.check_mode = before
+        if "services" not in answer:
+            raise AnsibleActionFail(answer.get("msg", "the host module gave no result"), result=answer)
+        return answer["services"]
+
+
+def _ok(release):
+    return {"service": release["service"], "verdict": "ok", "release": None, "message": ""}
+
+
+def _result(command, services, problems):
+    bad = [item for item in services if item["verdict"] in BAD]
+    message = "; ".join(f"{item['service']}: {item['verdict']}: {item['message']}" for item in bad)
+    if problems:
+        message = "\n".join(
+            [
+                "the declaration is not valid:",
+                *(
+                    f"{p['file']}:{p['line']}: {p['path']}: {p['message']}" + (f" ({p['hint']})" if p["hint"] else "")
+                    for p in problems
+                ),
+            ]
+        )
+    result = {
+        "changed": any(item["verdict"] in ("changes", "committed", "rolled_back", "running") for item in services),
+        "failed": bool(bad or problems),
+        "servewright": {"command": command, "problems": problems, "services": services},
+    }
+    return result | ({"msg": message} if message else {})

@@ -1,0 +1,116 @@
+"""The semantic difference of two releases: fields, and what taking each up costs."""
+
+from __future__ import annotations
+
+RESTART, RELOAD, NONE = "restart", "reload", "none"
+
+# Unit settings that systemd takes up by daemon-reload, without touching the process.
+_RELOAD_ONLY = frozenset(
+    (
+        "Unit.Description",
+        "Unit.Documentation",
+        "Unit.After",
+        "Unit.Before",
+        "Unit.Wants",
+        "Unit.StartLimitIntervalSec",
+        "Unit.StartLimitBurst",
+        "Service.ExecStartPre",
+        "Service.ExecStopPost",
+        "Service.Restart",
+        "Service.RestartSec",
+        "Service.TimeoutStartSec",
+        "Service.TimeoutStopSec",
+        "Service.KillMode",
+        "Service.EnvironmentFile",
+        "Install.WantedBy",
+    )
+)
+# Compared below in their own terms.
+_SKIP = ("Service.ExecStart", "Service.Environment")
+
+
+def between(old, new, secrets_changed=()):
+    """Changes from one release to another: a list of {"field", "old", "new", "consequence"}.
+
+    `old` None means that everything is new. `secrets_changed` are names of secrets whose value differs.
+    """
+    if old is None:
+        return [
+            {
+                "field": "service",
+                "old": None,
+                "new": "{} {}".format(new["engine"], new["version"]),
+                "consequence": RESTART,
+            }
+        ]
+    found = []
+    for name, consequence in (
+        ("engine", RESTART),
+        ("version", RESTART),
+        ("venv", RESTART),
+        ("model", RESTART),
+    ):
+        found += _pair(name, old[name], new[name], consequence)
+    found += _mapping("flag ", _flags(old["argv"]), _flags(new["argv"]), lambda name: RESTART)
+    found += _mapping("environment.", old["environment"], new["environment"], lambda name: RESTART)
+    for name in sorted(set(old["secrets"]) | set(new["secrets"])):
+        if name not in new["secrets"] or name not in old["secrets"] or name in secrets_changed:
+            found.append(
+                {
+                    "field": "secret " + name,
+                    "old": "(secret)" if name in old["secrets"] else None,
+                    "new": "(secret, changed)" if name in new["secrets"] else None,
+                    "consequence": RESTART,
+                }
+            )
+    found += _mapping(
+        "unit ",
+        unit_settings(old["unit"]),
+        unit_settings(new["unit"]),
+        lambda name: RELOAD if name in _RELOAD_ONLY else RESTART,
+    )
+    found += _mapping("verify.", old["verify"], new["verify"], lambda name: NONE)
+    found += _mapping("expected.", old["expected"], new["expected"], lambda name: NONE)
+    return found
+
+
+def _pair(field, old, new, consequence):
+    return [] if old == new else [{"field": field, "old": old, "new": new, "consequence": consequence}]
+
+
+def _mapping(prefix, old, new, consequence):
+    found = []
+    for name in sorted(set(old) | set(new)):
+        found += _pair(prefix + name, old.get(name), new.get(name), consequence(name))
+    return found
+
+
+def _flags(argv):
+    """Flags of an argument list as a mapping; words before the first flag are 'command'."""
+    flags, current = {"command": []}, "command"
+    for word in argv:
+        if word.startswith("--") and len(word) > 2:
+            current = word
+            flags.setdefault(current, [])
+        else:
+            flags[current].append(word)
+    return {name: " ".join(words) for name, words in flags.items()}
+
+
+def unit_settings(text):
+    """Settings of a unit by "Section.Name"; lines of one name are joined, and fields compared elsewhere left out."""
+    section, settings = "", {}
+    lines = iter(text.splitlines())
+    for line in lines:
+        if line.startswith("#") or not line.strip():
+            continue
+        if line.startswith("["):
+            section = line.strip("[]")
+            continue
+        while line.endswith("\\"):
+            line = line[:-1] + next(lines, "")
+        name, _equals, value = line.partition("=")
+        key = f"{section}.{name.strip()}"
+        if key not in _SKIP and section != "X-Servewright":
+            settings[key] = settings[key] + " " + value if key in settings else value
+    return settings

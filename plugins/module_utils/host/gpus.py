@@ -1,0 +1,92 @@
+"""GPUs, read with nvidia-smi."""
+
+from __future__ import annotations
+
+import time
+
+from . import proc
+from .commands import run
+from .errors import HostError
+
+# Memory that a GPU without any client shows as used (driver reservation); what is above it belongs to somebody.
+IDLE_MIB = 1024
+
+
+def query():
+    """The GPUs of this host by index: uuid, name, memory in MiB (total, used), compute capability, driver version.
+
+    Raises HostError with nvidia-smi's own message (for instance a driver and library that do not match).
+    """
+    fields = "index,uuid,name,memory.total,memory.used,compute_cap,driver_version"
+    done = run(["nvidia-smi", "--query-gpu=" + fields, "--format=csv,noheader,nounits"], check=False)
+    if done.returncode != 0:
+        raise HostError(f"nvidia-smi: {(done.stdout + done.stderr).strip()}")
+    gpus = {}
+    for line in done.stdout.splitlines():
+        index, uuid, name, total, used, capability, driver = [part.strip() for part in line.split(",")]
+        gpus[int(index)] = {
+            "uuid": uuid,
+            "name": name,
+            "total_mib": _number(total),
+            "used_mib": _number(used),
+            "compute_capability": capability,
+            "driver": driver,
+        }
+    return gpus
+
+
+def _number(text):
+    try:
+        return int(float(text))
+    except ValueError:  # "[N/A]" on devices that share memory with the host
+        return 0
+
+
+def clients():
+    """Processes that hold GPU memory: a list of (pid, uuid, MiB)."""
+    out = run(["nvidia-smi", "--query-compute-apps=pid,gpu_uuid,used_memory", "--format=csv,noheader,nounits"]).stdout
+    rows = [[part.strip() for part in line.split(",")] for line in out.splitlines() if line.count(",") == 2]
+    return [(int(pid), uuid, _number(used)) for pid, uuid, used in rows]
+
+
+def busy(indices):
+    """What holds the claimed GPUs, as text for a person, one entry a GPU; empty when all are free."""
+    all_gpus = query()
+    missing = sorted(set(indices) - set(all_gpus))
+    if missing:
+        raise HostError(
+            "GPU {} is not there: nvidia-smi lists {}".format(
+                ", ".join(map(str, missing)), ", ".join(map(str, sorted(all_gpus))) or "none"
+            )
+        )
+    held = {}
+    for pid, uuid, used in clients():
+        held.setdefault(uuid, []).append("%s with %d MiB" % (proc.describe(pid), used))
+    found = []
+    for index in indices:
+        gpu = all_gpus[index]
+        if gpu["uuid"] in held:
+            found.append("GPU %d: %s" % (index, "; ".join(held[gpu["uuid"]])))
+        elif gpu["used_mib"] > IDLE_MIB:
+            found.append("GPU %d: %d MiB in use, and no process is named for it" % (index, gpu["used_mib"]))
+    return found
+
+
+def holders(indices):
+    """Pids that hold memory of the given GPUs."""
+    all_gpus = query()
+    wanted = {all_gpus[index]["uuid"] for index in indices if index in all_gpus}
+    return sorted({pid for pid, uuid, _used in clients() if uuid in wanted})
+
+
+def wait_free(indices, timeout, note=lambda text: None):
+    """Wait until nothing holds the given GPUs. Raises HostError that names the holders after `timeout` seconds."""
+    end = time.monotonic() + timeout
+    while True:
+        found = busy(indices)
+        if not found:
+            return
+        note("; ".join(found))
+        if time.monotonic() >= end:
+            raise HostError("the GPUs are not free after {:g} s: {}".format(timeout, "; ".join(found)))
+        time.sleep(0.5)

@@ -1,0 +1,64 @@
+"""A small HTTP client for the engine on this host: JSON in, JSON out, always with a bound on time."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+
+
+class HttpError(Exception):
+    """No answer, or one that is not a success. `status` is 0 when there was no answer."""
+
+    def __init__(self, message, status=0):
+        super().__init__(message)
+        self.status = status
+
+
+class Client:
+    """Requests to one server. `key` goes into the Authorization header."""
+
+    def __init__(self, host, port, key=None, timeout=10.0):
+        self.host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+        self.port = port
+        self.timeout = timeout
+        self.headers = {"Authorization": "Bearer " + key} if key else {}
+
+    def request(self, method, path, body=None, timeout=None):
+        """(status, body bytes). Raises HttpError when there is no whole answer within `timeout` seconds."""
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=timeout or self.timeout)
+        try:
+            headers = dict(self.headers)
+            if body is not None:
+                headers["Content-Type"] = "application/json"
+            connection.request(method, path, None if body is None else json.dumps(body), headers)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        except socket.timeout:
+            raise HttpError(f"{method} {path}: no answer within {timeout or self.timeout:g} s") from None
+        except (OSError, http.client.HTTPException) as error:
+            raise HttpError(f"{method} {path}: {error}") from None
+        finally:
+            connection.close()
+
+    def json(self, method, path, body=None, timeout=None):
+        """The JSON of a successful answer. Raises HttpError otherwise."""
+        status, data = self.request(method, path, body, timeout)
+        if not 200 <= status < 300:
+            raise HttpError(
+                "%s %s: status %d: %s" % (method, path, status, data[:200].decode("utf-8", "replace")), status
+            )
+        try:
+            return json.loads(data.decode())
+        except ValueError:
+            raise HttpError(f"{method} {path}: the answer is not JSON", status) from None
+
+    def first(self, paths):
+        """JSON of the first of several paths that this version of the engine has. Raises HttpError of the last."""
+        for path in paths[:-1]:
+            try:
+                return self.json("GET", path)
+            except HttpError as error:
+                if error.status != 404:
+                    raise
+        return self.json("GET", paths[-1])

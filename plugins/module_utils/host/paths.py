@@ -1,0 +1,55 @@
+"""Where things are on a host."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+PYTHON = "/usr/bin/python3"
+HOST_PYZ = "/usr/local/lib/servewright/host.pyz"
+ETC = "/etc/servewright"
+VAR = "/var/lib/servewright"
+RUN = "/run/servewright"
+UNITS = "/etc/systemd/system"
+RECOVER_UNIT = "servewright-recover.service"
+
+
+def unit_name(service):
+    return service + ".service"
+
+
+def unit_file(service):
+    return os.path.join(UNITS, unit_name(service))
+
+
+def releases(service):
+    return os.path.join(ETC, service, "releases")
+
+
+def state(service):
+    return os.path.join(VAR, service)
+
+
+def committed(service):
+    return os.path.join(state(service), "committed.json")
+
+
+def transactions(service):
+    return os.path.join(state(service), "transactions")
+
+
+def transaction_unit(service):
+    return f"servewright-transaction-{service}.service"
+
+
+def lock(service):
+    return os.path.join(RUN, service + ".lock")
+
+
+def services():
+    """Names of all services that servewright knows on this host."""
+    names = set()
+    for folder in (ETC, VAR):
+        with contextlib.suppress(FileNotFoundError):
+            names.update(name for name in os.listdir(folder) if os.path.isdir(os.path.join(folder, name)))
+    return sorted(names)

@@ -1,0 +1,69 @@
+"""Who listens on a TCP port. Sockets in TIME_WAIT have no listener and do not stop a server from starting."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+from . import proc
+
+_LISTEN = "0A"
+
+
+def _inodes(address, port):
+    wild = {"0" * 8, "0" * 32}
+    wanted = _forms(address)
+    found = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            with open(table) as stream:
+                rows = [line.split() for line in stream][1:]
+        except OSError:
+            continue
+        for row in rows:
+            host, number = row[1].rsplit(":", 1)
+            if row[3] == _LISTEN and int(number, 16) == port and (not wanted or host in wild or host in wanted):
+                found.add(row[9])
+    return found
+
+
+def _forms(address):
+    """Forms of an address in /proc/net/tcp*; none for an address that overlaps with every other."""
+    if address in ("0.0.0.0", "::", ""):
+        return set()
+    forms = set()
+    for family, _kind, _proto, _name, where in _resolve(address):
+        packed = socket.inet_pton(family, where[0])
+        words = [packed[i : i + 4][::-1].hex().upper() for i in range(0, len(packed), 4)]
+        forms.add("".join(words))
+        if family == socket.AF_INET:
+            forms.add("0" * 16 + "FFFF0000" + words[0])  # an IPv6 socket that takes IPv4 connections
+    return forms
+
+
+def _resolve(address):
+    try:
+        return socket.getaddrinfo(address, None, type=socket.SOCK_STREAM)
+    except socket.gaierror:
+        return []
+
+
+def holders(address, port):
+    """Pids that listen on the port at an address that overlaps. Needs root to see other users' processes."""
+    inodes = {f"socket:[{inode}]" for inode in _inodes(address, port)}
+    if not inodes:
+        return []
+    found = []
+    for pid in proc.all_pids():
+        try:
+            handles = os.listdir("/proc/%d/fd" % pid)
+        except OSError:
+            continue
+        for handle in handles:
+            try:
+                if os.readlink("/proc/%d/fd/%s" % (pid, handle)) in inodes:
+                    found.append(pid)
+                    break
+            except OSError:
+                continue
+    return found or [0]  # listening, but the holder cannot be seen (another network of the same name space)

@@ -1,0 +1,92 @@
+"""Processes, read from /proc. A process that ends while it is read gives None."""
+
+from __future__ import annotations
+
+import os
+
+_LIMITS = {"Max open files": "nofile", "Max locked memory": "memlock"}
+
+
+def _read(pid, name):
+    try:
+        with open("/proc/%d/%s" % (pid, name), "rb") as stream:
+            return stream.read()
+    except OSError:
+        return None
+
+
+def argv(pid):
+    """Argument list of a process as it stands in its memory now."""
+    data = _read(pid, "cmdline")
+    return None if data is None else [word.decode("utf-8", "surrogateescape") for word in data.split(b"\0")[:-1]]
+
+
+def environment(pid):
+    """Environment a process was started with, as it stands in its memory now."""
+    data = _read(pid, "environ")
+    if data is None:
+        return None
+    pairs = (item.split(b"=", 1) for item in data.split(b"\0") if b"=" in item)
+    return {name.decode("utf-8", "surrogateescape"): value.decode("utf-8", "surrogateescape") for name, value in pairs}
+
+
+def status(pid):
+    """Fields of /proc/PID/status."""
+    data = _read(pid, "status")
+    if data is None:
+        return None
+    return dict(line.split(":", 1) for line in data.decode("utf-8", "replace").splitlines() if ":" in line)
+
+
+def name(pid):
+    fields = status(pid)
+    return None if fields is None else fields["Name"].strip()
+
+
+def uid(pid):
+    """Real user id."""
+    fields = status(pid)
+    return None if fields is None else int(fields["Uid"].split()[0])
+
+
+def limits(pid):
+    """Soft limits `nofile` and `memlock`: a number, or "unlimited"."""
+    data = _read(pid, "limits")
+    if data is None:
+        return None
+    out = {}
+    for line in data.decode().splitlines():
+        for title, short in _LIMITS.items():
+            if line.startswith(title):
+                soft = line[len(title) :].split()[0]
+                out[short] = soft if soft == "unlimited" else int(soft)
+    return out
+
+
+def read_bytes(pid):
+    """Bytes a process has read, from files and from the page cache."""
+    data = _read(pid, "io")
+    if data is None:
+        return 0
+    return int(data.split(b"rchar: ", 1)[1].split(b"\n", 1)[0])
+
+
+def unit(pid):
+    """Name of the systemd unit a process belongs to, or ""."""
+    data = _read(pid, "cgroup") or b""
+    for line in data.decode("utf-8", "replace").splitlines():
+        for part in reversed(line.split("/")):
+            if part.endswith((".service", ".scope")):
+                return part
+    return ""
+
+
+def all_pids():
+    return [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
+
+
+def describe(pid):
+    """A process named for a person: pid, program and unit."""
+    words = argv(pid) or [name(pid) or "?"]
+    where = unit(pid)
+    return "pid %d (%s%s)" % (pid, " ".join(words)[:80], ", " + where if where else "")

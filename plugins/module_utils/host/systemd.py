@@ -1,0 +1,158 @@
+"""systemd, through its own tools."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+
+from . import paths
+from .commands import run
+from .errors import HostError
+
+_PROPERTIES = (
+    "LoadState",
+    "ActiveState",
+    "SubState",
+    "Result",
+    "MainPID",
+    "ExecMainCode",
+    "ExecMainStatus",
+    "InvocationID",
+    "NRestarts",
+    "UnitFileState",
+    "FragmentPath",
+    "DropInPaths",
+    "NeedDaemonReload",
+    "ControlGroup",
+    "ActiveEnterTimestamp",
+)
+_CGROUP_ROOTS = ("/sys/fs/cgroup/systemd", "/sys/fs/cgroup", "/sys/fs/cgroup/unified")
+
+
+def present():
+    """True when systemd is PID 1 here."""
+    return os.path.isdir("/run/systemd/system")
+
+
+def show(unit):
+    """State of a unit as systemd has it: a mapping of property to text (MainPID and NRestarts as numbers)."""
+    out = run(["systemctl", "show", unit, "--no-pager", "-p", ",".join(_PROPERTIES)]).stdout
+    state = dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
+    for name in ("MainPID", "NRestarts", "ExecMainStatus", "ExecMainCode"):
+        state[name] = int(state.get(name) or 0)
+    return state
+
+
+def active(state):
+    return state["ActiveState"] in ("active", "reloading")
+
+
+def daemon_reload():
+    run(["systemctl", "daemon-reload"], timeout=120)
+
+
+def start(unit, timeout):
+    """Start a unit and wait until its process has been executed. Raises HostError with systemd's reason."""
+    run(["systemctl", "reset-failed", unit], check=False)
+    done = run(["systemctl", "start", unit], timeout=timeout, check=False)
+    if done.returncode != 0:
+        raise HostError(
+            "systemd could not start {}: {}".format(unit, done.stderr.strip().splitlines()[0] if done.stderr else "")
+        )
+
+
+def stop(unit, timeout):
+    """Stop a unit: SIGTERM to the main process, SIGKILL to what is left after the unit's own TimeoutStopSec."""
+    run(["systemctl", "stop", unit], timeout=timeout, check=False)
+
+
+def enable(unit):
+    run(["systemctl", "enable", "--quiet", unit], timeout=120)
+
+
+def disable(unit):
+    run(["systemctl", "disable", "--quiet", unit], timeout=120, check=False)
+
+
+def pids(control_group):
+    """Process ids in a control group and all below it."""
+    found = []
+    if not control_group or control_group == "/":
+        return found
+    for root in _CGROUP_ROOTS:
+        top = root + control_group
+        if os.path.exists(os.path.join(top, "cgroup.procs")):
+            for folder, _folders, _files in os.walk(top):
+                try:
+                    with open(os.path.join(folder, "cgroup.procs")) as stream:
+                        found += [int(line) for line in stream]
+                except OSError:
+                    continue  # the group ended while we looked
+            return sorted(set(found))
+    return found
+
+
+def log(unit, lines=20, invocation=None):
+    """Last log lines of a unit, oldest first; of one invocation when its id is given."""
+    match = ["_SYSTEMD_INVOCATION_ID=" + invocation] if invocation else ["-u", unit]
+    out = run(["journalctl", "--no-pager", "-o", "json", "-n", str(lines), *match], check=False).stdout
+    return [_message(json.loads(line)) for line in out.splitlines() if line.startswith("{")]
+
+
+def log_text(invocation, pattern):
+    """Log lines of one invocation that match a regular expression."""
+    out = run(["journalctl", "--no-pager", "-o", "cat", "_SYSTEMD_INVOCATION_ID=" + invocation], check=False).stdout
+    return [line for line in out.splitlines() if re.search(pattern, line)]
+
+
+def _message(entry):
+    message = entry.get("MESSAGE") or ""
+    if isinstance(message, list):  # journald gives bytes that are not UTF-8 as a list of numbers
+        message = bytes(message).decode("utf-8", "replace")
+    return message
+
+
+def run_transient(unit, argv, description, on_failure):
+    """Start a program as a transient unit of its own, which nothing of the caller's session can end."""
+    return run(
+        [
+            "systemd-run",
+            "--quiet",
+            "--collect",
+            "--unit",
+            unit,
+            "--description",
+            description,
+            "-p",
+            "Type=exec",
+            "-p",
+            "OnFailure=" + on_failure,
+            "-p",
+            "SyslogIdentifier=servewright",
+            "-p",
+            "StandardOutput=journal",
+            *argv,
+        ]
+    )
+
+
+def start_later(unit):
+    """Queue the start of a unit without waiting for it."""
+    run(["systemctl", "start", "--no-block", unit])
+
+
+def verify_unit(path):
+    """What `systemd-analyze verify` says about a unit file, one line an entry; empty when it is right."""
+    done = run(["systemd-analyze", "verify", "--recursive-errors=no", path], check=False)
+    name = os.path.basename(path)
+    return [line for line in (done.stderr + done.stdout).splitlines() if name in line]
+
+
+def ours(service):
+    """True when the unit file of that name was written by servewright, None when there is none."""
+    try:
+        with open(paths.unit_file(service), encoding="utf-8", errors="replace") as stream:
+            return "\n[X-Servewright]\n" in stream.read()
+    except FileNotFoundError:
+        return None

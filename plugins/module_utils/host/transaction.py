@@ -1,0 +1,235 @@
+"""The cutover: a state machine whose every step is on disk before it is done, and which always ends in a verdict.
+
+    staged -> preflighted -> stopping -> waiting_gpus -> starting -> loading -> verifying -> committed
+    any of them -> rolling_back -> restored | rollback_failed
+
+It runs in a transient unit of its own, so nothing that happens to the controller can end it. If it is ended itself,
+or the host goes down, recover() goes back to the committed release.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from . import files, gates, gpus, paths, ready, releases, systemd
+from .errors import HostError, StepError
+from .journal import Journal, latest
+from .proc import describe
+
+MARGIN_SECONDS = 30  # what systemctl may take beyond the unit's own timeouts
+
+
+def begin(service, target, previous, restart, command, requester, reason):
+    """Write the journal of a new transaction; gives its number. `previous` None: nothing to go back to."""
+    journal = Journal.new(service)
+    journal.step(
+        "staged",
+        release=target,
+        previous=previous,
+        restart=restart,
+        command=command,
+        requester=requester,
+        reason=reason,
+    )
+    return journal.number
+
+
+def launch(service, number):
+    """Start the transaction in a transient unit."""
+    systemd.run_transient(
+        paths.transaction_unit(service),
+        [paths.PYTHON, "-I", paths.HOST_PYZ, "transact", "--service", service, "--transaction", str(number)],
+        "servewright transaction %d of %s" % (number, service),
+        f"servewright-recover@{service}.service",
+    )
+
+
+def transact(service, number):
+    """Carry a transaction out, to its verdict."""
+    journal = Journal.by_id(service, number)
+    facts = journal.steps()[0]
+    release = releases.load(service, facts["release"])
+    try:
+        journal.step("preflighted")
+        started = facts["release"]
+        if facts["restart"]:
+            loaded = _replace(journal, release, facts["release"])
+        else:
+            pointer = releases.committed(service)
+            started, loaded = pointer["started"], None
+            _install(service, facts["release"])
+        _verify(journal, release, facts["release"])
+    except (StepError, HostError) as error:
+        roll_back(journal, facts, error)
+        return
+    releases.commit(service, facts["release"], started)
+    _finish(journal, "committed", release=facts["release"], load_seconds=loaded)
+
+
+def _replace(journal, release, number):
+    """Stop what runs and start a release; gives the seconds it took to load."""
+    service = release["service"]
+    journal.step("stopping")
+    _stop(service)
+    journal.step("waiting_gpus")
+    if release["gpus"]:
+        gpus.wait_free(release["gpus"], release["limits"]["gpu_wait"])
+    journal.step("starting", release=number)
+    _install(service, number)
+    systemd.start(paths.unit_name(service), release["limits"]["start_timeout"] + MARGIN_SECONDS)
+    journal.step("loading", release=number)
+    return round(ready.wait(release, number), 3)
+
+
+def _install(service, number):
+    """Put the unit of a release in place and have systemd read it."""
+    releases.activate(service, number)
+    systemd.daemon_reload()
+    systemd.enable(paths.unit_name(service))
+
+
+def _stop(service):
+    """Stop a service. Raises StepError with the processes that outlived SIGKILL."""
+    unit = paths.unit_name(service)
+    state = systemd.show(unit)
+    if state["LoadState"] == "not-found":
+        return
+    systemd.stop(unit, _stop_timeout(service) + MARGIN_SECONDS)
+    deadline = time.monotonic() + 5
+    left = systemd.pids(state["ControlGroup"])
+    while left and time.monotonic() < deadline:
+        time.sleep(0.1)
+        left = systemd.pids(state["ControlGroup"])
+    if left:
+        raise StepError("processes outlived SIGKILL: {}".format("; ".join(map(describe, left))), survivors=left)
+
+
+def _stop_timeout(service):
+    """TimeoutStopSec of the unit that is loaded now, in seconds."""
+    pointer = releases.committed(service)
+    numbers = releases.numbers(service)
+    limits = [
+        releases.load(service, n)["limits"]["stop_timeout"]
+        for n in {pointer["release"] if pointer else 0, *numbers[-1:]}
+        if n in numbers
+    ]
+    return max(limits, default=90)
+
+
+def _verify(journal, release, number):
+    journal.step("verifying", release=number)
+    results = gates.all_gates(release, number)
+    journal.step("verified", release=number, gates=results)
+    if not gates.passed(results):
+        first = next(result for result in results if result["verdict"] == gates.FAILED)
+        raise StepError(
+            "gate {} failed: {}".format(first["id"], first["message"]),
+            systemd.log(paths.unit_name(release["service"]), 20),
+        )
+
+
+def roll_back(journal, facts, error):
+    """Go back to the release that was committed before, through the same gates."""
+    service, previous = journal.service, facts["previous"]
+    journal.step("rolling_back", reason=str(error), log=getattr(error, "diagnosis", []))
+    if getattr(error, "survivors", None):
+        _finish(
+            journal,
+            "rollback_failed",
+            message=f"{error}: the host needs a reboot; nothing was started",
+            next_steps=[
+                "reboot the host: the boot finishes this by going back to the committed release",
+                "until then the GPUs and the port may be held by the processes named above",
+            ],
+        )
+        return
+    try:
+        if previous is None:
+            _remove(service)
+            _finish(journal, "restored", release=None, message="nothing ran before, and nothing runs now")
+            return
+        release = releases.load(service, previous)
+        if facts["restart"]:
+            loaded, started = _replace(journal, release, previous), previous
+        else:
+            loaded, started = None, releases.committed(service)["started"]
+            _install(service, previous)
+        _verify(journal, release, previous)
+        releases.commit(service, previous, started)
+        _finish(journal, "restored", release=previous, load_seconds=loaded)
+    except (StepError, HostError) as second:
+        _finish(
+            journal,
+            "rollback_failed",
+            message=str(second),
+            log=getattr(second, "diagnosis", []),
+            next_steps=[
+                f"look at what it said: journalctl -u {paths.unit_name(service)} -e",
+                f"look at the state: systemctl status {paths.unit_name(service)}",
+                f"mend the cause, then deploy again or roll back to a release in {paths.releases(service)}",
+            ],
+        )
+
+
+def _remove(service):
+    """Take the unit of a first release that failed away again; its folder stays as evidence."""
+    unit = paths.unit_name(service)
+    _stop(service)
+    systemd.disable(unit)
+    files.remove(paths.unit_file(service))
+    systemd.daemon_reload()
+
+
+def _finish(journal, step, **facts):
+    entry = journal.step(step, **facts)
+    first = journal.steps()[0]
+    print(
+        "{}: {} of release {} by {}: {}{}".format(
+            journal.service,
+            first["command"],
+            first["release"],
+            first["requester"],
+            step,
+            " ({})".format(entry["message"]) if entry.get("message") else "",
+        ),
+        flush=True,
+    )
+
+
+def recover(service):
+    """Finish the latest transaction of a service if something ended it. Gives True when there was one."""
+    journal = latest(service)
+    if journal is None or journal.finished():
+        return False
+    steps = journal.steps()
+    if not steps:  # the power failed before the first line was whole, so nothing had been done
+        os.unlink(journal.path)
+        return False
+    pointer = releases.committed(service)
+    if (
+        pointer is not None
+        and pointer["release"] == steps[0]["release"]
+        and any(step["step"] == "verified" and gates.passed(step["gates"]) for step in steps)
+    ):
+        _finish(journal, "committed", release=pointer["release"])
+        return True
+    roll_back(
+        journal,
+        dict(steps[0], restart=True),
+        HostError("the transaction was interrupted after '{}'".format(steps[-1]["step"])),
+    )
+    return True
+
+
+def recover_at_boot(service):
+    """Before the services start: put the committed unit back, then verify it in a unit of its own."""
+    journal = latest(service)
+    if journal is None or journal.finished():
+        return False
+    pointer = releases.committed(service)
+    if pointer is None:
+        files.remove(paths.unit_file(service))
+    else:
+        releases.activate(service, pointer["release"])
+    return True

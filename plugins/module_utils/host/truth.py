@@ -1,0 +1,106 @@
+"""Does the running process match a release? Read from the kernel, not from files."""
+
+from __future__ import annotations
+
+import pwd
+
+from . import proc, systemd
+
+# What systemd itself adds to a service's environment (systemd.exec(5), "Environment Variables in Spawned Processes").
+_SYSTEMD = frozenset(
+    (
+        "LANG",
+        "USER",
+        "LOGNAME",
+        "HOME",
+        "SHELL",
+        "PATH",
+        "INVOCATION_ID",
+        "JOURNAL_STREAM",
+        "SYSTEMD_EXEC_PID",
+        "MEMORY_PRESSURE_WATCH",
+        "MEMORY_PRESSURE_WRITE",
+        "CACHE_DIRECTORY",
+        "CREDENTIALS_DIRECTORY",
+        "NOTIFY_SOCKET",
+        "WATCHDOG_PID",
+        "WATCHDOG_USEC",
+        "LISTEN_PID",
+        "TERM",
+    )
+)
+
+
+def differences(release, state):
+    """How the running main process differs from a release: a list of {"field", "declared", "running"}.
+
+    `state` is what systemd.show gives. An empty list means: nothing that only a restart could take up.
+    """
+    pid = state["MainPID"]
+    if not pid:
+        return [{"field": "process", "declared": "running", "running": state["ActiveState"]}]
+    found = []
+    argv = proc.argv(pid)
+    if argv != release["argv"]:
+        found.append({"field": "argv", "declared": release["argv"], "running": argv})
+    found += environment(release, pid)
+    uid = proc.uid(pid)
+    if uid is not None and uid != _uid(release["user"]):
+        found.append({"field": "user", "declared": release["user"], "running": uid})
+    limits = proc.limits(pid) or {}
+    files = limits.get("nofile")
+    if isinstance(files, int) and files < release["limits"]["open_files"] and files < _most_files():
+        found.append({"field": "limits.open_files", "declared": release["limits"]["open_files"], "running": files})
+    return found
+
+
+def environment(release, pid, names=None):
+    """How the environment of one process differs from a release's; of `names` only, when given.
+
+    Values of secrets are compared by presence and never shown. A variable that nobody declared is a difference, too:
+    it comes from a drop-in or a manager-wide default.
+    """
+    running = proc.environment(pid)
+    if running is None:
+        return []
+    declared = release["environment"]
+    found = []
+    for name in sorted(declared if names is None else names):
+        if running.get(name) != declared[name]:
+            found.append({"field": "environment." + name, "declared": declared[name], "running": running.get(name)})
+    if names is None:
+        for name in sorted(set(release["secrets"]) - set(running)):
+            found.append({"field": "environment." + name, "declared": "(secret)", "running": None})
+        for name in sorted(set(running) - set(declared) - set(release["secrets"]) - _SYSTEMD):
+            found.append({"field": "environment." + name, "declared": None, "running": "(not shown)"})
+    return found
+
+
+def tree(release, state):
+    """How the NCCL environment of the other processes of the service differs from the release.
+
+    The NCCL variables are what workers must not lose; engines change others of their workers by design. A process
+    that has written its title over its environment shows none at all there: it is left out, not guessed at.
+    """
+    found = []
+    for pid in systemd.pids(state["ControlGroup"]):
+        running = proc.environment(pid)
+        if pid == state["MainPID"] or not running or "PATH" not in running or "INVOCATION_ID" not in running:
+            continue
+        for difference in environment(release, pid, names=release["nccl"]):
+            found.append(dict(difference, pid=pid, process=proc.name(pid)))
+    return found
+
+
+def _uid(user):
+    try:
+        return pwd.getpwnam(user).pw_uid
+    except KeyError:
+        return None
+
+
+def _most_files():
+    """Most open files this kernel and name space grant; a limit above it is clamped without a word."""
+    limits = proc.limits(1) or {}
+    value = limits.get("nofile", 0)
+    return value if isinstance(value, int) else 1 << 30

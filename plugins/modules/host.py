@@ -1,0 +1,132 @@
+#!/usr/bin/python
+# Copyright: servewright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The host side of servewright.llm.service: arguments in, one call into the host library, a result out."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: host
+short_description: Run one operation of the servewright host library
+description:
+  - Called by the action plugin M(servewright.llm.service), which validates and renders first. Not meant for playbooks.
+version_added: 0.1.0
+author:
+  - servewright contributors (@servewright)
+options:
+  operation:
+    description: What to do.
+    type: str
+    required: true
+    choices: [deploy, rollback, follow, verify, status, history, logs]
+  services:
+    description: Names of services. Empty means all that are known on the host.
+    type: list
+    elements: str
+    default: []
+  releases:
+    description: Rendered releases, for O(operation=deploy).
+    type: list
+    elements: dict
+    default: []
+  secrets:
+    description: Values of secrets by service and name.
+    type: dict
+    default: {}
+  to_release:
+    description: Number of the release to go back to.
+    type: int
+  transaction:
+    description: Number of the transaction to follow. Without it the latest.
+    type: int
+  wait:
+    description: Seconds to wait for a transaction to end.
+    type: float
+    default: 0
+  lock_wait:
+    description: Seconds to wait for another run to let go of a service.
+    type: float
+    default: 0
+  lines:
+    description: Number of log lines.
+    type: int
+    default: 50
+  requester:
+    description: Who asks, for the history.
+    type: str
+    default: ""
+  reason:
+    description: Why, for the history.
+    type: str
+    default: ""
+"""
+
+EXAMPLES = r"""
+- name: State of every service
+  servewright.llm.host:
+    operation: status
+"""
+
+RETURN = r"""
+services:
+  description: One result a service.
+  type: list
+  elements: dict
+  returned: always
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils.host import api, paths
+
+
+def call(arguments, check):
+    """One call into the host library; gives the list of results."""
+    operation = arguments["operation"]
+    origin = {
+        "requester": arguments["requester"],
+        "reason": arguments["reason"],
+        "lock_wait": arguments["lock_wait"],
+    }
+    if operation == "deploy":
+        return api.deploy(arguments["releases"], arguments["secrets"], check, **origin)
+    names = arguments["services"] or paths.services()
+    if operation == "rollback":
+        return [api.rollback(name, arguments["to_release"], **origin) for name in names]
+    if operation == "follow":
+        return [api.follow(name, arguments["transaction"], arguments["wait"]) for name in names]
+    if operation == "logs":
+        return [api.logs(name, arguments["lines"]) for name in names]
+    return [getattr(api, operation)(name) for name in names]
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "operation": {
+                "type": "str",
+                "required": True,
+                "choices": ["deploy", "rollback", "follow", "verify", "status", "history", "logs"],
+            },
+            "services": {"type": "list", "elements": "str", "default": []},
+            "releases": {"type": "list", "elements": "dict", "default": []},
+            "secrets": {"type": "dict", "default": {}, "no_log": True},
+            "to_release": {"type": "int"},
+            "transaction": {"type": "int"},
+            "wait": {"type": "float", "default": 0},
+            "lock_wait": {"type": "float", "default": 0},
+            "lines": {"type": "int", "default": 50},
+            "requester": {"type": "str", "default": ""},
+            "reason": {"type": "str", "default": ""},
+        },
+        supports_check_mode=True,
+    )
+    services = call(module.params, module.check_mode)
+    module.exit_json(
+        changed=any(item["verdict"] in ("changes", "running", "pending") for item in services),
+        services=services,
+    )
+
+
+if __name__ == "__main__":
+    main()

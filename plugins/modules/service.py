@@ -1,0 +1,77 @@
+#!/usr/bin/python
+# Copyright: servewright contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Documentation of the action plugin of the same name, which does the work."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: service
+short_description: Deploy, verify and roll back LLM engines as systemd services
+description:
+  - Validates the services that the inventory declares in C(servewright_services), renders them on the controller, and
+    has the host bring itself to them, with one call when there is nothing to change.
+  - The cutover runs on the host as a transaction that goes back to the last committed release when a gate fails,
+    whatever happens to the controller.
+  - Needs the Python package C(servewright) on the controller.
+version_added: 0.1.0
+author:
+  - servewright contributors (@servewright)
+attributes:
+  check_mode:
+    description: With O(command=deploy) the plan is computed and nothing is touched.
+    support: full
+options:
+  command:
+    description: What to do.
+    type: str
+    required: true
+    choices: [validate, render, plan, deploy, verify, status, history, rollback, logs, follow]
+  only:
+    description: Names of services. Empty means all.
+    type: list
+    elements: str
+    default: []
+  to_release:
+    description: With O(command=rollback), the number of the release; without it the one committed before.
+    type: int
+  reason:
+    description: Why, for the history.
+    type: str
+    default: ""
+  requester:
+    description: Who asks, for the history. Empty means user and host name of the controller.
+    type: str
+    default: ""
+  lock_wait:
+    description: Seconds to wait for another run to let go of a service.
+    type: float
+    default: 0
+  lines:
+    description: With O(command=logs), the number of lines.
+    type: int
+    default: 50
+  detach:
+    description: Start the transaction and do not wait for its verdict.
+    type: bool
+    default: false
+"""
+
+EXAMPLES = r"""
+- name: Bring the services of a host to what is declared
+  servewright.llm.service:
+    command: deploy
+    reason: new model
+
+- name: Go back to the release before
+  servewright.llm.service:
+    command: rollback
+    only: [kimi]
+"""
+
+RETURN = r"""
+servewright:
+  description: Problems of the declaration, and one result a service.
+  type: dict
+  returned: always
+"""

@@ -1,0 +1,89 @@
+"""From the variables of a host to its releases and the values of their secrets."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from servewright.nccl import profiles
+from servewright.nccl.facts import Facts
+from servewright.release.render import render
+from servewright.spec import validate
+from servewright.spec.host import Host
+from servewright.spec.positions import from_ansible
+from servewright.spec.problems import InvalidError, Problem
+from servewright.spec.service import Service
+
+Secrets = dict[str, dict[str, str]]
+
+
+def declared(
+    variables: Mapping[str, Any], only: Sequence[str], templates: Path, secret: Callable[[str], Any] | None
+) -> tuple[list[dict[str, Any]], Secrets]:
+    """Releases of the services of one host, and the values of secrets that the controller knows, by service and name.
+
+    `variables` are the host's variables, `only` selects services by name (empty: all), `secret` gives the value of an
+    Ansible variable or None; without it secrets are not read. Raises InvalidError with every problem.
+    """
+    data: dict[str, Any] = {}
+    positions: dict[Any, tuple[str, int]] = {}
+    for name in (validate.SERVICES_VARIABLE, validate.HOST_VARIABLE, validate.PROFILES_VARIABLE):
+        data[name], found = from_ansible(variables.get(name), (name,))
+        positions |= found
+    if data[validate.SERVICES_VARIABLE] is None:
+        data[validate.SERVICES_VARIABLE] = []
+    host = validate.host(data[validate.HOST_VARIABLE], positions)
+    own = validate.profiles(data[validate.PROFILES_VARIABLE], positions)
+    services = validate.services(data[validate.SERVICES_VARIABLE], positions, host, own)
+    unknown = sorted(set(only) - {service.name for service in services})
+    if unknown:
+        raise InvalidError(
+            Problem(
+                (validate.SERVICES_VARIABLE,),
+                f"no service {name!r} is declared for this host",
+                name,
+                "declared: " + (", ".join(service.name for service in services) or "none"),
+            ).located(positions)
+            for name in unknown
+        )
+    chosen = [service for service in services if not only or service.name in only]
+    secrets = {} if secret is None else _secrets(chosen, secret, positions)
+    return [render(service, nccl_environment(service, host, own), templates) for service in chosen], secrets
+
+
+def nccl_environment(service: Service, host: Host, own: Sequence[profiles.Profile]) -> dict[str, str]:
+    """The resolved NCCL environment of a service."""
+    facts = Facts.model_validate(
+        {
+            "interconnect": host.interconnect,
+            "gpu_count": host.gpus,
+            "compute_capability": host.compute_capability,
+            "tensor_parallel": service.parallelism.tensor,
+            "engine": service.engine,
+        }
+    )
+    rows = profiles.resolve(service.nccl.profile, own, service.nccl.environment, facts)
+    return {row.variable: row.value for row in rows}
+
+
+def _secrets(
+    services: Sequence[Service], secret: Callable[[str], Any], positions: Mapping[Any, tuple[str, int]]
+) -> Secrets:
+    values: Secrets = {}
+    problems = []
+    for index, service in enumerate(services):
+        for name, reference in service.secrets.items():
+            path = (validate.SERVICES_VARIABLE, index, "secrets", name)
+            if reference.file is not None:
+                continue  # the host reads it
+            value = os.environ.get(reference.env) if reference.env is not None else secret(str(reference.variable))
+            source = f"environment variable {reference.env}" if reference.env else f"variable {reference.variable}"
+            if not isinstance(value, str) or not value:
+                problems.append(Problem(path, f"{source} is not set on the controller, or is not text", "(not shown)"))
+            else:
+                values.setdefault(service.name, {})[name] = str(value)
+    if problems:
+        raise InvalidError(problem.located(positions) for problem in problems)
+    return values
