@@ -1,0 +1,1 @@
+"""Tests of servewright; a package, so that tests share code by import (`tests.testbed`, `tests.simulator`)."""

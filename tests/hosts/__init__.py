@@ -1,0 +1,1 @@
+"""Tests that need real systemd hosts: see `tests.testbed`."""

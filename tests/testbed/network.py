@@ -1,0 +1,212 @@
+"""A closed network for one run: a switch with the hosts and this machine on it, and nothing behind it.
+
+The switch is a bridge in a network namespace of its own. So packets between hosts do not pass the firewall of
+the machine, which Docker, for one, sets to drop what it does not know. And because no way leads out of the
+namespace, a host that calls an address elsewhere gets "unreachable" at once, whatever the machine forwards.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import itertools
+import json
+import os
+from collections.abc import Iterable
+from ipaddress import IPv4Address, IPv4Network
+from pathlib import Path
+from typing import Any
+
+from tests.testbed.command import execute
+from tests.testbed.errors import CommandFailed, TestbedError
+
+PREFIX = "swtb"
+"""Begins the name of every interface and namespace that a run makes."""
+
+GATEWAY, CONTROLLER, FIRST_HOST, LAST_HOST = 1, 2, 10, 254
+
+
+def pool() -> IPv4Network:
+    """The range that runs take their /24 from: $SERVEWRIGHT_TEST_NETWORK, or 10.213.0.0/16."""
+    text = os.environ.get("SERVEWRIGHT_TEST_NETWORK") or "10.213.0.0/16"
+    try:
+        network = IPv4Network(text)
+    except ValueError as error:
+        raise TestbedError(f"SERVEWRIGHT_TEST_NETWORK={text} is not an IPv4 network: {error}") from error
+    if network.prefixlen > 24 or not network.is_private:
+        raise TestbedError(f"SERVEWRIGHT_TEST_NETWORK={text}: give a private range of /24 or larger")
+    return network
+
+
+def mac(address: IPv4Address) -> str:
+    """The hardware address for an IP address.
+
+    Derived, so that a new host on an old address does not wait for its neighbours to forget the old one.
+    """
+    return "02:54:" + ":".join(f"{byte:02x}" for byte in address.packed)
+
+
+def taken_by(wanted: IPv4Network, addresses: list[Any], routes: list[Any]) -> str | None:
+    """What overlaps the wanted range, in words, or None; from what `ip -json` prints."""
+    for interface in addresses:
+        for entry in interface.get("addr_info", []):
+            network = ipaddress.ip_network(f"{entry['local']}/{entry['prefixlen']}", strict=False)
+            if network.overlaps(wanted):
+                return f"interface {interface['ifname']} has {entry['local']}/{entry['prefixlen']}"
+    for route in routes:
+        network = ipaddress.ip_network("0.0.0.0/0" if route["dst"] == "default" else route["dst"])
+        # a route for half of the Internet is a VPN's way of saying default
+        if network.prefixlen >= 8 and network.overlaps(wanted):
+            return f"route to {route['dst']}" + (f" by {route['dev']}" if "dev" in route else "")
+    return None
+
+
+class Network:
+    """One run's network, made at once; `close` takes it away."""
+
+    def __init__(self, subnet: IPv4Network, switch: str) -> None:
+        self.subnet = subnet
+        self.switch = switch
+        self.gateway = subnet[GATEWAY]
+        self.controller = subnet[CONTROLLER]
+        self._hosts = itertools.cycle(subnet[number] for number in range(FIRST_HOST, LAST_HOST + 1))
+
+    def next_address(self, used: Iterable[IPv4Address]) -> IPv4Address:
+        """An address for a new host, as long unused as can be: peers may remember the host it belonged to."""
+        busy = set(used)
+        for address in itertools.islice(self._hosts, LAST_HOST - FIRST_HOST + 1):
+            if address not in busy:
+                return address
+        raise TestbedError(f"all addresses of {self.subnet} are in use")
+
+    def namespace(self, host: str) -> str:
+        """The name of a host's network namespace."""
+        return f"{self.switch}-{host}"
+
+    def plug(self, host: str, address: IPv4Address) -> None:
+        """Give the host a network card, eth0, and put its cable in."""
+        namespace, port = self.namespace(host), _port(address)
+        execute(["ip", "netns", "add", namespace])
+        _batch(
+            self.switch,
+            f"link add {port} type veth peer name eth0 address {mac(address)} netns {namespace}",
+            f"link set {port} master bridge up",
+        )
+        _batch(
+            namespace,
+            "link set lo up",
+            f"address add {address}/{self.subnet.prefixlen} dev eth0",
+            "link set eth0 up",
+            f"route add default via {self.gateway}",
+        )
+
+    def unplug(self, host: str, address: IPv4Address) -> None:
+        """Take the network card away, if there is one."""
+        if self.namespace(host) in _namespaces():
+            # the port first: else it outlives the namespace for a moment, and keeps its name from the next
+            if _port(address) in execute(["ip", "-n", self.switch, "-o", "link", "show"]):
+                _batch(self.switch, f"link del {_port(address)}")
+            execute(["ip", "netns", "del", self.namespace(host)])
+
+    def set_cable(self, address: IPv4Address, *, connected: bool) -> None:
+        """Pull the cable of a host or put it back."""
+        _batch(self.switch, f"link set {_port(address)} {'up' if connected else 'down'}")
+
+    def close(self) -> None:
+        """Take the network away, with all hosts that are still plugged in."""
+        remove(self.switch, self.subnet)
+
+
+def open_network(wanted: IPv4Network) -> Network:
+    """Make a network on the first free /24 of the wanted range. Raises TestbedError when none is free."""
+    addresses = json.loads(execute(["ip", "-json", "-4", "address", "show"]))
+    routes = json.loads(execute(["ip", "-json", "-4", "route", "show", "table", "all"]) or "[]")
+    reason = None
+    for number, subnet in enumerate(wanted.subnets(new_prefix=24)):
+        conflict = taken_by(subnet, addresses, routes)
+        if conflict is None:
+            network = Network(subnet, f"{PREFIX}{number}")
+            if _claim(network.switch):
+                _wire(network)
+                return network
+            conflict = f"network namespace {network.switch} exists"
+        reason = reason or conflict
+    raise TestbedError(
+        f"no free network for test hosts in {wanted} ({reason}):"
+        " set SERVEWRIGHT_TEST_NETWORK to a private range that is not in use here, for example 172.29.0.0/16"
+    )
+
+
+def remove(switch: str, subnet: IPv4Network) -> None:
+    """Take away what is left of a run's network."""
+    for namespace in _namespaces():
+        if namespace == switch or namespace.startswith(f"{switch}-"):
+            execute(["ip", "netns", "del", namespace])
+    # the kernel takes the other end of the cable away with the namespace, but a moment later
+    for interface in json.loads(execute(["ip", "-json", "link", "show"])):
+        if interface["ifname"] == switch:
+            _quietly(["ip", "link", "del", switch])
+    _quietly(["ip", "route", "del", *_dead_end(subnet)])
+
+
+def _claim(switch: str) -> bool:
+    """Make the namespace of the switch; the kernel lets only one of several runs do so."""
+    try:
+        execute(["ip", "netns", "add", switch])
+    except CommandFailed as error:
+        if "File exists" in error.result.stderr:
+            return False
+        raise TestbedError(f"cannot make a network namespace: {error.result.stderr.strip()}") from error
+    return True
+
+
+def _wire(network: Network) -> None:
+    """Put the switch together and connect this machine to it."""
+    switch, bits = network.switch, network.subnet.prefixlen
+    _batch(
+        switch,
+        "link set lo up",
+        f"link add bridge address {mac(network.gateway)} type bridge stp_state 0 forward_delay 0",
+        f"address add {network.gateway}/{bits} dev bridge",
+        "link set bridge up",
+        "route add unreachable default",
+    )
+    # the gateway answers "unreachable" only while it would forward, and by default no more than once a second
+    script = "cd /proc/sys/net/ipv4 && echo 1 > ip_forward && echo 0 > icmp_ratelimit"
+    execute(["ip", "netns", "exec", switch, "sh", "-c", script])
+    execute(
+        ["ip", "-batch", "-"],
+        stdin="\n".join(
+            (
+                f"link add {switch} address {mac(network.controller)}"
+                f" type veth peer name machine netns {switch}",
+                f"link set {switch} addrgenmode none up",
+                f"address add {network.controller}/{bits} dev {switch}",
+                # should the interface go down, packets to hosts must not take the default route out of here
+                f"route add {' '.join(_dead_end(network.subnet))}",
+            )
+        ),
+    )
+    _batch(switch, "link set machine master bridge up")
+
+
+def _dead_end(subnet: IPv4Network) -> list[str]:
+    return ["unreachable", str(subnet), "metric", "4096"]
+
+
+def _batch(namespace: str, *commands: str) -> None:
+    execute(["ip", "-n", namespace, "-batch", "-"], stdin="\n".join(commands))
+
+
+def _quietly(argv: list[str]) -> None:
+    with contextlib.suppress(CommandFailed):
+        execute(argv)
+
+
+def _namespaces() -> list[str]:
+    folder = Path("/run/netns")
+    return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+
+
+def _port(address: IPv4Address) -> str:
+    return f"host{address.packed[3]}"
