@@ -23,6 +23,7 @@ class Facts(BaseModel):
     tensor_parallel: int | None = None
     nodes: int | None = None
     engine: Literal["sglang", "vllm"] | None = None
+    engine_version: str | None = None
     flags: tuple[str, ...] | None = None
     """The engine's argument list."""
 

@@ -1,0 +1,184 @@
+"""The table of variables: what each means, accepts and affects, by NCCL version.
+
+The knowledge is in variables/*.yml.
+"""
+
+from __future__ import annotations
+
+import difflib
+from functools import lru_cache
+from importlib import resources
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, field_validator
+
+from . import version
+from .version import Version
+
+LATEST: Version = (2, 32, 3)
+"""The newest NCCL the table was checked against; an unknown version is judged as this one."""
+GUIDE: Version = (2, 30, 7)
+"""The version of the user guide and of the source that the table cites."""
+
+Type = Literal["boolean", "integer", "size", "word", "words", "level", "selection", "string", "path"]
+Topic = Literal[
+    "algorithm", "protocol", "ll", "ll128", "simple", "channels", "p2p", "shm", "nvls", "net", "ib", "socket",
+    "bootstrap", "memory", "registration", "graph", "launch", "topology", "settings", "library", "log",
+]  # fmt: skip
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Change(_Model):
+    """What differs from a version on. Only the fields given here change."""
+
+    since: Version
+    type: Type | None = None
+    values: tuple[str, ...] | None = None
+    unknown: Literal["ignored", "default"] | None = None
+    maximum: int | None = None
+    default: str | None = None
+
+    @field_validator("since", mode="before")
+    @classmethod
+    def _since(cls, value: Any) -> Any:
+        return version.parse(value) if isinstance(value, str) else value
+
+
+class Variable(_Model):
+    """One environment variable.
+
+    values are the accepted words or numbers; `also` are accepted words the guide does not name, with the
+    version that brought them; `integers` is an old numbering. unknown: what NCCL does with any other word.
+    minimum, maximum and multiple_of bound a number; below, above and off_grid say what NCCL does outside: use
+    the bound, ignore the setting, or (None) use the number unchecked.
+    """
+
+    name: str
+    component: Literal["nccl", "pytorch", "sglang", "vllm", "cuda"] = "nccl"
+    section: Literal["system", "debugging", "undocumented", "engine"]
+    documented: bool
+    meaning: str
+    type: Type
+    acts_on: tuple[Topic, ...]
+    topology: Literal["any", "nvlink", "network"] = "any"
+    """Where it can have an effect: between NVLink GPUs, between hosts, or anywhere."""
+    values: tuple[str, ...] = ()
+    also: dict[str, str] = {}
+    integers: dict[str, str] = {}
+    case_sensitive: bool = False
+    separator: str = ","
+    invert: bool = False
+    unknown: Literal["ignored", "default"] | None = None
+    unknown_effect: str = ""
+    minimum: int | None = None
+    maximum: int | None = None
+    multiple_of: int | None = None
+    below: Literal["minimum", "ignored"] | None = None
+    above: Literal["maximum"] | None = None
+    off_grid: Literal["maximum"] | None = None
+    default: str | None = None
+    since: Version | None = None
+    deprecated_since: Version | None = None
+    removed: Version | None = None
+    replaced_by: str | None = None
+    code: tuple[str, ...] = ()
+    changes: tuple[Change, ...] = ()
+
+    @field_validator("since", "deprecated_since", "removed", mode="before")
+    @classmethod
+    def _version(cls, value: Any) -> Any:
+        return version.parse(value) if isinstance(value, str) else value
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Where this was read: the guide, source files, or the library's own strings."""
+        tag = version.render(GUIDE)
+        guide = (
+            (f"NCCL {tag} user guide, {self.name}",) if self.documented and self.component == "nccl" else ()
+        )
+        where = f"NCCL {tag} " if self.component == "nccl" else ""
+        code = tuple(f"{where}{place}" for place in self.code)
+        if not guide and not code:
+            if self.component == "pytorch":
+                return ("PyTorch torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp",)
+            return ("CUDA C++ programming guide",) if self.component == "cuda" else ("strings of libnccl.so",)
+        return guide + code
+
+    def at(self, nccl: Version) -> Variable:
+        """This variable as that NCCL version has it."""
+        update: dict[str, Any] = {}
+        for change in self.changes:
+            if change.since <= nccl:
+                update |= change.model_dump(exclude={"since"}, exclude_none=True)
+        return self.model_copy(update=update)
+
+    def words(self, nccl: Version) -> tuple[str, ...]:
+        """Every word that version accepts, documented ones first."""
+        return self.values + tuple(word for word, since in self.also.items() if version.parse(since) <= nccl)
+
+
+class Override(_Model):
+    """What an engine does to a variable of its own accord; value None means it removes the variable."""
+
+    engine: Literal["sglang", "vllm"]
+    variable: str
+    when: str
+    value: str | None
+    source: str
+    since: str | None = None
+    until: str | None = None
+
+
+class _Table(_Model):
+    variables: dict[str, Variable]
+    overrides: tuple[Override, ...]
+    foreign: tuple[str, ...]
+
+
+@lru_cache(maxsize=1)
+def _table() -> _Table:
+    variables: dict[str, Variable] = {}
+    overrides: list[Override] = []
+    foreign: list[str] = []
+    for entry in sorted(
+        resources.files(__package__).joinpath("variables").iterdir(), key=lambda item: item.name
+    ):
+        if not entry.name.endswith(".yml"):
+            continue
+        page = yaml.safe_load(entry.read_text(encoding="utf-8"))
+        for row in page["variables"]:
+            variable = Variable.model_validate({**page["defaults"], **row})
+            if variable.name in variables:
+                raise ValueError(f"{entry.name}: {variable.name} is declared twice")
+            variables[variable.name] = variable
+        overrides += [Override.model_validate(row) for row in page.get("overrides", ())]
+        foreign += page.get("foreign", ())
+    return _Table(variables=variables, overrides=tuple(overrides), foreign=tuple(foreign))
+
+
+def variables() -> dict[str, Variable]:
+    return _table().variables
+
+
+def overrides() -> tuple[Override, ...]:
+    return _table().overrides
+
+
+def concerns(name: str) -> bool:
+    """Whether a name is in the table or looks as if it were meant for NCCL."""
+    return name in variables() or name.strip().removeprefix("export ").startswith("NCCL_")
+
+
+def foreign(name: str) -> bool:
+    """Whether a name belongs to a plugin or tool outside the library."""
+    return name.startswith(_table().foreign)
+
+
+def nearest(name: str) -> str | None:
+    """The known name that a misspelt one most likely stands for, None when nothing is close."""
+    close = difflib.get_close_matches(name.strip().upper(), variables(), n=1, cutoff=0.75)
+    return close[0] if close else None
