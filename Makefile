@@ -26,7 +26,7 @@ test-engines: root $(READY) ## deploy real SGLang and vLLM with tiny models on C
 	@$(BIN)/python -m pytest tests/engines
 
 lint: $(READY) ## ruff, mypy, ansible-lint and a check of the generated files
-	@$(BIN)/ruff check --quiet
+	@$(BIN)/ruff check --quiet --output-format concise
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/python dev/generate.py --check
 	@$(BIN)/ansible-lint -q

@@ -143,7 +143,7 @@ def _paths(listed: str, base: Path) -> Iterator[Path]:
 
 def _expand(path: str, base: Path) -> Path:
     # Not Path.expanduser, which fails on a user that does not exist where Ansible keeps the name as it is.
-    return base / os.path.expanduser(os.path.expandvars(path))  # noqa: PTH111
+    return base / os.path.expanduser(os.path.expandvars(path))
 
 
 def _ansible_cfg() -> Path | None:
@@ -160,13 +160,11 @@ def _ansible_cfg() -> Path | None:
 
 
 def _defaults_section(config_file: Path | None) -> dict[str, str]:
-    """The keys of [defaults], unquoted. A broken file counts as empty here: Ansible itself reports it."""
+    """The keys of [defaults]. A broken file counts as empty here: Ansible itself reports it."""
     parser = configparser.ConfigParser(inline_comment_prefixes=(";",), interpolation=None)
     try:
         if config_file:
             parser.read(config_file, encoding="utf-8")
     except (configparser.Error, UnicodeDecodeError):
         return {}
-    if not parser.has_section("defaults"):
-        return {}
-    return {key: value.strip("'\"") for key, value in parser.items("defaults")}
+    return dict(parser["defaults"]) if parser.has_section("defaults") else {}
