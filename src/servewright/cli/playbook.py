@@ -1,0 +1,94 @@
+"""Runs the playbook of a command, shows its progress and reports what came of it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from servewright.artefact import ArtefactError, check
+from servewright.cli.options import Common
+from servewright.driver.results import RunResult
+
+
+def run(
+    command: str,
+    common: Common,
+    services: list[str] | None = None,
+    detailed: bool = False,
+    **variables: Any,
+) -> int:
+    """Run `servewright.llm.<command>` and give the exit code.
+
+    `services` selects by name (none: all), `detailed` gives planned changes a code of their own, `variables` are extra
+    variables of the playbook; those that are None are left out.
+    """
+    try:
+        check()
+        result = _run(command, common, {"servewright_only": services or [], **variables})
+    except (ArtefactError, OSError, ValueError) as error:
+        result = RunResult(command, error=str(error))
+    return report(result, common, detailed)
+
+
+def report(result: RunResult, common: Common, detailed: bool = False) -> int:
+    """Print the report of a result and give its exit code."""
+    from servewright.report.exit_code import exit_code
+
+    code = exit_code(result, detailed)
+    if common.json:
+        from servewright.report.document import document
+
+        print(document(result, code))
+    else:
+        from servewright.report.layout import as_text
+        from servewright.report.style import wants_colour
+        from servewright.report.text import text
+
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+        sys.stdout.write(as_text(text(result, code, width, bool(common.verbose)), wants_colour(sys.stdout)))
+    return code
+
+
+def inventories(common: Common) -> list[str]:
+    """The inventories of a run, as absolute paths; none where Ansible's own configuration is to decide.
+
+    :raises FileNotFoundError: a path that is not there
+    """
+    chosen = common.inventory or (["inventory"] if Path("inventory").exists() else [])
+    for path in chosen:
+        if "," not in path and not Path(path).exists():
+            raise FileNotFoundError(f"no inventory at {path}: give its path with -i")
+    return [path if "," in path else str(Path(path).absolute()) for path in chosen]
+
+
+def _run(command: str, common: Common, variables: dict[str, Any]) -> RunResult:
+    from servewright.cli.passwords import answers
+    from servewright.driver.collect import Collector
+    from servewright.driver.playbook import Job, Playbook
+    from servewright.report.progress import Display
+
+    arguments = [word for path in inventories(common) for word in ("-i", path)]
+    arguments += ["--limit", common.limit] if common.limit is not None else []
+    arguments += [word for item in common.extra_vars or [] for word in ("-e", item)]
+    arguments += ["-e", json.dumps({name: value for name, value in variables.items() if value is not None})]
+    arguments += ["--ask-become-pass"] if common.ask_become_pass else []
+    arguments += ["-" + "v" * common.verbose] if common.verbose else []
+    arguments += [*common.ansible, f"servewright.llm.{command}"]
+
+    collector = Collector(command, common.limit)
+    job = Job(arguments, answers(arguments), common.keep_artifacts)
+    with Display(bool(common.verbose)) as display, Playbook(job) as playbook:
+        for items in playbook:
+            display.show(items)
+            for item in items:
+                if isinstance(item, dict):
+                    collector.feed(item)
+    result = collector.result(playbook.rc, playbook.failure, playbook.interrupted)
+    if playbook.interrupted:
+        result.unfinished = [
+            {"host": row.host, "service": row.service, "step": row.phase} for row in display.board.unfinished
+        ]
+    return result

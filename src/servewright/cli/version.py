@@ -1,0 +1,31 @@
+"""servewright version"""
+
+from __future__ import annotations
+
+import json as json_
+from typing import Annotated
+
+import typer
+
+from servewright.artefact import ArtefactError, check, describe
+
+
+def version(json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False) -> None:
+    """Say which copy of servewright runs, and with which collection."""
+    try:
+        found = describe()
+    except ArtefactError as error:
+        print(f"error  {error}")
+        raise typer.Exit(1) from None
+    try:
+        check()
+        problem = None
+    except ArtefactError as error:
+        problem = str(error)
+    if json:
+        print(json_.dumps({**found, "problem": problem}, indent=2))
+        return
+    print(f"servewright  {found['version']} ({found['mode']})  {found['package_path']}")
+    print(f"collection   {found['collection_version'] or '-'}  {found['collection_path'] or 'not found'}")
+    if problem:
+        print(f"problem      {problem}")

@@ -1,0 +1,63 @@
+"""Lines of text with a style for each part, laid out to the width of a terminal."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+
+from servewright.report.style import clean, paint
+
+Part = tuple[str, str]
+"""Text and its style."""
+Line = list[Part]
+
+INDENT = "    "
+LABEL = 10
+
+
+def labelled(label: str, text: object, width: int | None, style: str = "faint") -> list[Line]:
+    """A label and its text, which is wrapped beside it; `width` None leaves it on one line."""
+    first = f"{INDENT}{label:<{LABEL}}"
+    room = width and max(20, width - len(first))
+    lines = [part for line in str(text).splitlines() for part in _wrap(clean(line), room)] or [""]
+    return [[(first, style), (lines[0], "")], *([(" " * len(first), ""), (line, "")] for line in lines[1:])]
+
+
+def _wrap(text: str, room: int | None) -> list[str]:
+    if not room:
+        return [text]
+    return textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False) or [""]
+
+
+def listed(label: str, items: Iterable[object], width: int | None, style: str = "faint") -> list[Line]:
+    """Several items beside one label."""
+    lines: list[Line] = []
+    for item in items:
+        lines += labelled("" if lines else label, item, width, style)
+    return lines
+
+
+def verbatim(label: str, items: Iterable[object]) -> list[Line]:
+    """Foreign lines beside a label, whole, so that what is copied from the terminal is what was logged."""
+    texts = [clean(item) for item in items]
+    return [
+        [(f"{INDENT}{'' if index else label:<{LABEL}}", "faint"), (text, "")] for index, text in enumerate(texts)
+    ]
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[Part]]) -> list[Line]:
+    """Columns as wide as their content, the last one open."""
+    texts = [head, *([text for text, _ in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    lines: list[Line] = [_row([(cell, "faint") for cell in head], widths)]
+    return lines + [_row(row, widths) for row in rows]
+
+
+def _row(cells: Sequence[Part], widths: Sequence[int]) -> Line:
+    *front, last = zip(cells, widths, strict=True)
+    return [*((f"{text:<{width}}  ", style) for (text, style), width in front), last[0]]
+
+
+def as_text(lines: Iterable[Line], colour: bool) -> str:
+    """The lines as text, each with its end."""
+    return "".join("".join(paint(text, style, colour) for text, style in line).rstrip() + "\n" for line in lines)

@@ -1,0 +1,148 @@
+"""One service of one host: its verdict, and what a tired person needs to know about it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from servewright.report.layout import INDENT, Line, labelled, listed, verbatim
+from servewright.report.style import clean, cut, duration
+
+VERDICTS = {
+    "committed": ("committed", "good"),
+    "unchanged": ("unchanged", "good"),
+    "ok": ("ok", "good"),
+    "running": ("running", "change"),
+    "changes": ("would change", "change"),
+    "pending": ("not begun", "change"),
+    "refused": ("REFUSED", "bad"),
+    "busy": ("BUSY", "bad"),
+    "failed": ("FAILED", "bad"),
+    "error": ("ERROR", "bad"),
+    "rolled_back": ("ROLLED BACK", "bad"),
+    "rollback_failed": ("ROLLBACK FAILED", "bad"),
+}
+_CONSEQUENCES = (("restart", "change"), ("reload", "strong"), ("none", "faint"))
+_VALUE = 70  # characters of a changed value; the rest is in --json
+
+Service = dict[str, Any]
+
+
+def word(service: Service) -> tuple[str, str]:
+    """The verdict as it is shown, and its style."""
+    verdict = str(service.get("verdict"))
+    return VERDICTS.get(verdict, (verdict, "bad"))
+
+
+def block(host: str, service: Service, command: str, width: int | None, verbose: bool = False) -> list[Line]:
+    """The lines of a service: first the verdict, then what led to it, then what to do."""
+    verdict, style = word(service)
+    facts = [_releases(service), duration(service["seconds"]) if service.get("seconds") else ""]
+    head: Line = [(f"{host}  {service.get('service', '?')}  ", "strong"), (verdict, style)]
+    head += [(f"  {fact}", "faint") for fact in facts if fact]
+    checks = [check for check in _list(service, "checks") if not check.get("passed")]
+    message = str(service.get("message") or "")
+    if checks and message == "; ".join(str(check.get("message")) for check in checks):
+        message = ""  # the checks below say the same, with what to do about it
+    lines = [head]
+    if message:
+        lines += labelled("reason" if style == "bad" else "note", message, width)
+    lines += _changes(_list(service, "changes"), width)
+    lines += _checks(checks, width)
+    lines += _gates("gate", _list(service, "gates"), message, width, command == "verify" or verbose)
+    lines += _gates("back", _list(service, "rollback_gates"), message, width, verbose)
+    if style == "bad":
+        lines += verbatim("log", _list(service, "log"))
+    return lines + listed("next", _next_steps(service), width, "strong")
+
+
+def _list(service: Service, key: str) -> list[Any]:
+    value = service.get(key)
+    return value if isinstance(value, list) else []
+
+
+def _releases(service: Service) -> str:
+    release, previous, verdict = service.get("release"), service.get("previous"), service.get("verdict")
+    steps = _list(service, "steps")
+    tried = steps[0].get("release") if steps else None
+    if verdict == "rolled_back":
+        failed = f"release {tried} failed" if tried is not None else "the new release failed"
+        return f"{failed}, " + (f"release {release} serves" if release is not None else "nothing serves, as before")
+    if verdict == "rollback_failed":
+        return f"release {tried} failed" if tried is not None else ""
+    if release is None:
+        return ""
+    return f"release {release}" + (f", was {previous}" if previous not in (None, release) else "")
+
+
+def _changes(changes: list[dict[str, Any]], width: int | None) -> Iterable[Line]:
+    for consequence, style in _CONSEQUENCES:
+        group = [change for change in changes if change.get("consequence", "none") == consequence]
+        column = min(32, max((len(str(change.get("field"))) for change in group), default=0))
+        texts = []
+        for change in group:
+            old, new = _value(change.get("old")), _value(change.get("new"))
+            texts.append(f"{change.get('field')!s:<{column}}  {old} -> {new}")
+        yield from _one_line_each("no effect" if consequence == "none" else consequence, texts, width, style)
+
+
+def _one_line_each(label: str, texts: list[str], width: int | None, style: str) -> Iterable[Line]:
+    """As `listed`, but a text that is too long goes on below its arrow instead of being wrapped anywhere."""
+    for index, text in enumerate(texts):
+        for more, part in enumerate(_at_arrow(text, width)):
+            first = "" if index or more else label
+            yield [(f"{INDENT}{first:<10}", style), (part, "")]
+
+
+def _at_arrow(text: str, width: int | None) -> list[str]:
+    if width is None or len(INDENT) + 10 + len(text) <= width:
+        return [text]
+    old, _, new = text.partition(" -> ")
+    room = max(20, width - len(INDENT) - 10)
+    return [cut(old, room), cut(f"  -> {new}", room)]
+
+
+def _value(value: object) -> str:
+    if value is None:
+        return "(none)"
+    text = value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)
+    return cut(clean(text), _VALUE)
+
+
+def _checks(checks: list[dict[str, Any]], width: int | None) -> Iterable[Line]:
+    for check in checks:
+        fatal = check.get("severity") != "warning"
+        yield from labelled("check" if fatal else "warning", check.get("message", check.get("id")), width,
+                            "bad" if fatal else "change")
+        if check.get("repair"):
+            yield from labelled("", f"-> {check['repair']}", width)
+
+
+def _gates(label: str, gates: list[dict[str, Any]], said: str, width: int | None, every: bool) -> Iterable[Line]:
+    """Failed gates, unless the message has said it already; all of them where they are what was asked for."""
+    column = max((len(str(gate.get("id"))) for gate in gates), default=0)
+    for gate in gates:
+        verdict, message = str(gate.get("verdict")), str(gate.get("message") or "")
+        if every or (verdict == "failed" and message not in said):
+            style = {"passed": "good", "failed": "bad"}.get(verdict, "faint")
+            yield from labelled(verdict, f"{gate.get('id')!s:<{column}}  {message}", width, style)
+        if verdict == "failed" and gate.get("repair"):
+            yield from labelled("", f"-> {gate['repair']}", width)
+    if gates and not every and all(gate.get("verdict") == "passed" for gate in gates):
+        what = "gates" if label == "gate" else "old gates"
+        yield from labelled(what, f"{len(gates)} passed: " + ", ".join(str(gate.get("id")) for gate in gates), width)
+
+
+def _next_steps(service: Service) -> list[str]:
+    """What the host proposes, or the command that shows more."""
+    steps = [str(step) for step in _list(service, "next_steps")]
+    name = service.get("service")
+    if steps:
+        return steps
+    return {
+        "running": [f"servewright follow {name}"],
+        "busy": [f"servewright follow {name}", "or deploy with --lock-wait SECONDS"],
+        "rolled_back": [f"servewright logs {name}", f"servewright history {name}"],
+        "pending": ["the same command again, when the other service of this host is done"],
+    }.get(str(service.get("verdict")), [])
