@@ -1,0 +1,157 @@
+"""Turning a request into text at a pace: what is said, how fast, and when the engine stops answering."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+from . import answers, tokens
+from .launch import Launch
+from .link import Link
+from .misbehaviour import Misbehaviour
+
+TOKENS_PER_SECOND = 250.0
+PREFILL_TOKENS_PER_SECOND = 40000.0
+FIRST_TOKEN_SECONDS = 0.02
+TICK = 0.004  # the shortest wait between two pieces: faster speeds put several tokens into one piece
+CONFIRM_EVERY = 0.1  # how often a running answer asks whether the engine still lives
+
+
+class Job(NamedTuple):
+    """One sequence to generate."""
+
+    prompt: str
+    prompt_tokens: int
+    pieces: List[str]
+    finish_reason: str
+
+
+class Counters:
+    """What /metrics and the throughput lines show; the lock is held for additions only."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.running = 0
+        self.requests = 0
+        self.prompt_tokens = 0
+        self.generated_tokens = 0
+        self.finished: Dict[str, int] = {}
+        self.first_token_seconds = 0.0
+        self.first_tokens = 0
+
+    def add(self, **amounts: float) -> None:
+        with self.lock:
+            for name, amount in amounts.items():
+                setattr(self, name, getattr(self, name) + amount)
+
+
+class EngineGone(Exception):
+    """The engine died or shut down while the request ran."""
+
+
+def make_job(
+    bad: Misbehaviour,
+    prompt: str,
+    prompt_tokens: int,
+    max_tokens: int,
+    options: Dict[str, Any],
+    answer: Optional[str],
+) -> Job:
+    """Decide the answer. `answer`: what a right model says; None makes pseudo text of the prompt.
+
+    `options` is the request: temperature, seed, stop, ignore_eos.
+    """
+    if bad.empty_answer:
+        return Job(prompt, prompt_tokens, [], "stop")
+    if bad.garbage or bad.repeat_token:
+        return Job(prompt, prompt_tokens, ["!" if bad.garbage else " the"] * max_tokens, "length")
+    hot = float(options.get("temperature", 1.0) or 0.0) > 0
+    salt = str(options.get("seed", random.random())) if hot else ""
+    pieces = tokens.pieces(answer) if answer is not None else []
+    endless = bool(options.get("ignore_eos"))
+    if endless:
+        pieces += answers.pseudo_text(prompt, salt, max(0, max_tokens - len(pieces)))
+    elif answer is None:
+        pieces = answers.pseudo_text(prompt, salt, 40 + len(prompt) % 60)
+    finish = "length" if endless or len(pieces) >= max_tokens else "stop"
+    pieces = pieces[:max_tokens]
+    for stop in _stops(options):
+        text = "".join(pieces)
+        if stop in text:
+            pieces, finish = tokens.pieces(text[: text.index(stop)]), "stop"
+    return Job(prompt, prompt_tokens, pieces, finish)
+
+
+def _stops(options: Dict[str, Any]) -> List[str]:
+    stop = options.get("stop") or []
+    return [stop] if isinstance(stop, str) else list(stop)
+
+
+class Generator:
+    """Paces answers and counts them."""
+
+    def __init__(self, launch: Launch, bad: Misbehaviour, link: Link, counters: Counters) -> None:
+        self.launch = launch
+        self.bad = bad
+        self.link = link
+        self.counters = counters
+        self.aborted = threading.Event()
+        self._slots = threading.BoundedSemaphore(launch.max_running)
+
+    def run(self, job: Job) -> Iterator[Tuple[str, int]]:
+        """Yield (text, tokens so far). Raises EngineGone; waits for ever where the engine hangs."""
+        with self._slots:
+            self.counters.add(running=1, requests=1)
+            try:
+                yield from self._run(job)
+            finally:
+                self.counters.add(running=-1)
+
+    def warm_up(self, job: Job) -> Iterator[Tuple[str, int]]:
+        """The engine's own first request: neither counted nor subject to the SIM_ hangs."""
+        if not self.link.confirm():
+            raise EngineGone
+        time.sleep(min(FIRST_TOKEN_SECONDS, self.bad.load_seconds * 0.1))
+        yield "".join(job.pieces), len(job.pieces)
+
+    def _check(self) -> None:
+        if self.bad.post_hangs or self._hangs_by_count():
+            threading.Event().wait()
+        if not self.link.confirm() or self.aborted.is_set():
+            raise EngineGone
+
+    def _hangs_by_count(self) -> bool:
+        limit = self.bad.hang_after_requests
+        return limit is not None and self.counters.requests > limit
+
+    def _run(self, job: Job) -> Iterator[Tuple[str, int]]:
+        bad = self.bad
+        self._check()
+        factor = bad.speed * (5.0 if bad.garbage else 1.0)
+        if bad.noise:
+            factor *= 1.0 + random.uniform(-bad.noise, bad.noise)
+        first = FIRST_TOKEN_SECONDS / factor if bad.first_token_seconds is None else bad.first_token_seconds
+        first += job.prompt_tokens / (PREFILL_TOKENS_PER_SECOND * factor)
+        time.sleep(first)
+        self.counters.add(prompt_tokens=job.prompt_tokens, first_tokens=1, first_token_seconds=first)
+        begin = confirmed = time.monotonic()
+        done = 0
+        total = len(job.pieces)
+        while done < total:
+            due = min(total, int((time.monotonic() - begin) * TOKENS_PER_SECOND * factor) + 1)
+            if due > done:
+                if bad.truncate_stream and due > total // 2:
+                    raise EngineGone
+                self.counters.add(generated_tokens=due - done)
+                yield "".join(job.pieces[done:due]), due
+                done = due
+            now = time.monotonic()
+            if now - confirmed > CONFIRM_EVERY:
+                self._check()
+                confirmed = now
+            if done < total:
+                time.sleep(max(TICK, begin + done / (TOKENS_PER_SECOND * factor) - time.monotonic()))
+        with self.counters.lock:
+            self.counters.finished[job.finish_reason] = self.counters.finished.get(job.finish_reason, 0) + 1

@@ -1,0 +1,74 @@
+"""Prometheus text with the metric names a deploy tool reads."""
+
+from __future__ import annotations
+
+from typing import List, Tuple
+
+from .generation import Counters
+from .launch import Launch
+
+ACCEPT_LENGTH = 2.8  # tokens per verification step of a simulated drafter, the bonus token included
+DRAFT_TOKENS = 3
+
+
+def _render(rows: List[Tuple[str, str, float]], labels: str) -> str:
+    lines = []
+    for name, kind, value in rows:
+        lines.append(f"# TYPE {name} {kind}")
+        lines.append(f"{name}{{{labels}}} {float(value)}")
+    return "\n".join(lines) + "\n"
+
+
+def sglang(launch: Launch, counters: Counters, kv_tokens: int) -> str:
+    labels = f'engine_type="unified",model_name="{launch.names[0]}",moe_ep_rank="0",pp_rank="0",tp_rank="0"'
+    spec = bool(launch.speculation)
+    rows = [
+        ("sglang:max_total_num_tokens", "gauge", kv_tokens),
+        ("sglang:context_len", "gauge", launch.context),
+        ("sglang:num_running_reqs", "gauge", counters.running),
+        ("sglang:num_queue_reqs", "gauge", 0),
+        ("sglang:gen_throughput", "gauge", 0.0),
+        ("sglang:cache_hit_rate", "gauge", 0.0),
+        ("sglang:token_usage", "gauge", 0.0),
+        ("sglang:spec_accept_length", "gauge", ACCEPT_LENGTH if spec else 0.0),
+        ("sglang:spec_accept_rate", "gauge", (ACCEPT_LENGTH - 1) / DRAFT_TOKENS if spec else 0.0),
+        ("sglang:is_cuda_graph", "gauge", float(launch.cuda_graphs)),
+    ]
+    text = _render(rows, labels)
+    plain = f'model_name="{launch.names[0]}"'
+    return text + _render(
+        [
+            ("sglang:prompt_tokens_total", "counter", counters.prompt_tokens),
+            ("sglang:generation_tokens_total", "counter", counters.generated_tokens),
+            ("sglang:num_requests_total", "counter", sum(counters.finished.values())),
+            ("sglang:time_to_first_token_seconds_count", "counter", counters.first_tokens),
+            ("sglang:time_to_first_token_seconds_sum", "counter", counters.first_token_seconds),
+        ],
+        plain,
+    )
+
+
+def vllm(launch: Launch, counters: Counters) -> str:
+    labels = f'engine="0",model_name="{launch.names[0]}"'
+    rows: List[Tuple[str, str, float]] = [
+        ("vllm:num_requests_running", "gauge", counters.running),
+        ("vllm:num_requests_waiting", "gauge", 0),
+        ("vllm:kv_cache_usage_perc", "gauge", 0.0),
+        ("vllm:num_preemptions_total", "counter", 0),
+        ("vllm:prompt_tokens_total", "counter", counters.prompt_tokens),
+        ("vllm:generation_tokens_total", "counter", counters.generated_tokens),
+        ("vllm:time_to_first_token_seconds_count", "counter", counters.first_tokens),
+        ("vllm:time_to_first_token_seconds_sum", "counter", counters.first_token_seconds),
+    ]
+    if launch.speculation:
+        steps = counters.generated_tokens / ACCEPT_LENGTH
+        rows += [
+            ("vllm:spec_decode_num_drafts_total", "counter", int(steps)),
+            ("vllm:spec_decode_num_draft_tokens_total", "counter", int(steps * DRAFT_TOKENS)),
+            ("vllm:spec_decode_num_accepted_tokens_total", "counter", int(steps * (ACCEPT_LENGTH - 1))),
+        ]
+    text = _render(rows, labels)
+    for reason in ("stop", "length", "abort"):
+        text += f'vllm:request_success_total{{engine="0",finished_reason="{reason}",model_name="{launch.names[0]}"}} '
+        text += f"{float(counters.finished.get(reason, 0))}\n"
+    return text

@@ -1,0 +1,80 @@
+"""What the simulated engine does wrong, read from the SIM_* variables of the service's environment."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from typing import Dict, Mapping, Optional
+
+EX_USAGE = 64  # sysexits.h; no real engine exits with it, so a broken test is told from a broken engine
+
+
+@dataclasses.dataclass(frozen=True)
+class Misbehaviour:
+    """One field per SIM_<NAME> variable; the README's table says what each does. Times are seconds."""
+
+    load_seconds: float = 1.0
+    silent_load: bool = False
+    stall_at: Optional[float] = None
+    exit_after: Optional[float] = None
+    exit_code: int = 1
+    exit_when_ready_after: Optional[float] = None
+    never_ready: bool = False
+    post_hangs: bool = False
+    garbage: bool = False
+    repeat_token: bool = False
+    any_model: bool = False
+    die_after: Optional[float] = None
+    hang_after_requests: Optional[int] = None
+    busy_503: Optional[float] = None
+    info_endpoint: str = ""
+    speed: float = 1.0
+    noise: float = 0.0
+    first_token_seconds: Optional[float] = None
+    attention_backend: str = ""
+    max_running: Optional[int] = None
+    truncate_stream: bool = False
+    ignore_sigterm: bool = False
+    orphan: str = ""
+    child_env_drop: str = ""
+    gpu_linger: float = 0.0
+    empty_answer: bool = False
+    wrong_name: bool = False
+    life_scale: float = 1.0
+
+
+CHOICES = {"info_endpoint": ("old", "new"), "orphan": ("port", "shm", "both")}
+
+
+def _convert(field: dataclasses.Field, text: str) -> object:
+    if "bool" in str(field.type):
+        if text not in ("0", "1", ""):
+            raise ValueError("must be 0 or 1")
+        return text == "1"
+    if "int" in str(field.type):
+        return int(text)
+    if "float" in str(field.type):
+        value = float(text)
+        if value < 0:
+            raise ValueError("must not be negative")
+        return value
+    if field.name in CHOICES and text not in CHOICES[field.name]:
+        raise ValueError("must be one of " + ", ".join(CHOICES[field.name]))
+    return text
+
+
+def read(environment: Mapping[str, str]) -> Misbehaviour:
+    """Parse the SIM_* variables; an unknown name or a bad value ends the process with EX_USAGE."""
+    fields = {"SIM_" + field.name.upper(): field for field in dataclasses.fields(Misbehaviour)}
+    values: Dict[str, object] = {}
+    for name, text in environment.items():
+        if not name.startswith("SIM_"):
+            continue
+        try:
+            if name not in fields:
+                raise ValueError("no such misbehaviour; known: " + " ".join(fields))
+            values[fields[name].name] = _convert(fields[name], text)
+        except ValueError as error:
+            print(f"engine simulator: {name}={text}: {error}", file=sys.stderr)
+            sys.exit(EX_USAGE)
+    return Misbehaviour(**values)  # type: ignore[arg-type]

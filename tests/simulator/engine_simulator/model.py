@@ -1,0 +1,51 @@
+"""What the engines read of a model folder before they load anything."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from typing import Any, Dict, List
+
+
+class ModelError(Exception):
+    """The folder cannot be served; the text is the engine's last line."""
+
+
+def read_config(path: str) -> Dict[str, Any]:
+    """config.json of a local folder; a multimodal wrapper's text_config is flattened into it."""
+    file = pathlib.Path(path) / "config.json"
+    if not file.is_file():
+        raise ModelError(
+            f"OSError: Can't load the configuration of '{path}'. If you were trying to load it from "
+            "'https://huggingface.co/models', make sure you don't have a local directory with the same name. "
+            f"Otherwise, make sure '{path}' is the correct path to a directory containing a config.json file"
+        )
+    try:
+        config = json.loads(file.read_text())
+    except ValueError as error:
+        raise ModelError(f"OSError: It looks like the config file at '{file}' is not a valid JSON file.") from error
+    return {**config, **config.get("text_config", {})}
+
+
+def max_length(config: Dict[str, Any]) -> int:
+    """The longest context the model was made for."""
+    return int(config.get("max_position_embeddings", 2048))
+
+
+def is_mla(config: Dict[str, Any]) -> bool:
+    """Multi-head latent attention: DeepSeek V2/V3 and the models shaped like them."""
+    return bool(config.get("kv_lora_rank"))
+
+
+def attention_heads(config: Dict[str, Any]) -> int:
+    return int(config.get("num_attention_heads", 1))
+
+
+def shards(path: str) -> List[pathlib.Path]:
+    """The weight files; one missing that the index names is the caller's error to report."""
+    folder = pathlib.Path(path)
+    index = folder / "model.safetensors.index.json"
+    if index.is_file():
+        names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
+        return [folder / name for name in names]
+    return sorted(folder.glob("*.safetensors"))

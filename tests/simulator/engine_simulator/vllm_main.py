@@ -1,0 +1,199 @@
+"""The API server process of the simulated vLLM: `vllm serve ...`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from typing import Any, List
+
+from . import frontend, head, logs, misbehaviour, model, titles, vllm_args, web
+from .channel import Channel
+from .frontend import Frontend
+from .generation import Generator
+from .launch import Launch
+from .misbehaviour import Misbehaviour
+from .vllm_api import VllmApi
+
+ENGINE_DEATH_SECONDS = 5.0  # from a dead engine core to the end of the API server
+FROZEN_CORE_SECONDS = 5.0  # how long a stop waits for an engine core that does not react
+
+
+def log(text: str, place: str = "entry.py:140", level: str = "INFO") -> None:
+    logs.vllm("APIServer", text, place, level)
+
+
+def fail(lines: List[str]) -> None:
+    """End with a traceback on the log, as an exception in the API server does."""
+    logs.raw("(APIServer pid=%d) Traceback (most recent call last):" % os.getpid())
+    for line in lines:
+        logs.raw(f"(APIServer pid={os.getpid()}) {line}")
+    os._exit(1)
+
+
+def parse(argv: List[str], version: str) -> Any:
+    """`vllm serve` arguments; exits 2 with the argparse line as the real parser does."""
+    import argparse
+
+    if argv[:1] in (["--version"], ["-v"]):
+        print(version)
+        sys.exit(0)
+    if argv[:1] != ["serve"]:
+        outer = argparse.ArgumentParser(prog="vllm", description="vLLM CLI")
+        outer.add_subparsers(required=False, dest="subparser").add_parser("serve")
+        outer.parse_args(argv)
+        outer.print_help()
+        sys.exit(0)
+    parser = vllm_args.FlexibleArgumentParser(prog="vllm serve")
+    vllm_args.make_arg_parser(parser, version)
+    args = parser.parse_args(argv[1:])
+    try:
+        vllm_args.speculation(args)
+    except argparse.ArgumentTypeError as error:
+        parser.error(f"argument --speculative-config/-sc: {error}")
+    return args
+
+
+class ApiServer(Frontend):
+    def run(self) -> None:
+        log(f"  █     version {self.launch.version}  model   {self.launch.model_path}", "api_utils.py:347")
+        log(f"non-default args: {non_default(self.launch)}", "api_utils.py:286")
+        try:
+            listening = web.bind(self.launch.host, self.launch.port)
+        except OSError as error:
+            fail([f"OSError: [Errno {error.errno}] {os.strerror(error.errno or 0)}"])
+        log(f"Resolved architecture: {(self.launch.config.get('architectures') or ['?'])[0]}", "model.py:733")
+        log(f"Using max model len {self.launch.context}", "model.py:2152")
+        leave_sockets()
+        mine, theirs = Channel.pair()
+        self.children.append(
+            frontend.fork(
+                lambda: head.run_engine_core(theirs, self.launch, self.bad), [theirs.fileno()], "VLLM::EngineCore"
+            )
+        )
+        theirs.end.close()
+        self.start_timers()
+        message = self._wait(mine)
+        if message is None or "failed" in message:
+            fail(["RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}"])
+        self._serve(listening, mine, message or {})
+
+    def _wait(self, channel: Channel) -> Any:
+        """The engine core's first message; a SIGTERM meanwhile ends everything."""
+        threading.Thread(target=self._stop_while_loading, daemon=True).start()
+        message = channel.receive()
+        self.loaded = True
+        return message
+
+    loaded = False
+
+    def _stop_while_loading(self) -> None:
+        self.terminated.wait()
+        if not self.loaded:
+            frontend.kill(self.children, signal.SIGTERM)
+            time.sleep(0.2)
+            self.leave(0)
+
+    def _serve(self, listening: socket.socket, channel: Channel, ready: Any) -> None:
+        if self.bad.never_ready:
+            while not self.terminated.wait(1.0):
+                log("Still waiting for the remaining weights.", "core_client.py:500")
+            self.leave(0)
+        generator = self.make_generator(channel)
+        api = VllmApi(self.launch, self.bad, generator)
+        server = web.Server("vllm", listening)
+        api.install(server)
+        self.leave_orphan(listening, ready.get("segments", []))
+        if not self.bad.silent_load:
+            host = self.launch.host
+            log(f"Starting vLLM server on http://{host}:{self.launch.port}")
+            log("Available routes are:", "launcher.py:186")
+            for path, methods in server.routes.items():
+                log(f"Route: {path}, Methods: {', '.join(methods)}", "launcher.py:195")
+            logs.raw(f"INFO:     Started server process [{os.getpid()}]")
+            logs.raw("INFO:     Waiting for application startup.")
+        listening.listen(2048)
+        self.serve(server)
+        if not self.bad.silent_load:
+            logs.raw("INFO:     Application startup complete.")
+        frontend.later(self.bad.exit_when_ready_after, lambda: self.leave(self.bad.exit_code))
+        threading.Thread(target=self._watch_core, args=(generator,), daemon=True).start()
+        self.terminated.wait()
+        self._stop(generator)
+
+    def _watch_core(self, generator: Generator) -> None:
+        """Exit 0 some seconds after the engine core died: Restart=on-failure does not notice."""
+        os.waitpid(self.children[0], 0)
+        if self.terminated.is_set():
+            return
+        generator.link.dead.set()
+        log("Engine core proc EngineCore died unexpectedly, shutting down client.", "core_client.py:700", "ERROR")
+        time.sleep(ENGINE_DEATH_SECONDS * self.bad.life_scale)
+        logs.raw("INFO:     Shutting down")
+        logs.raw("INFO:     Application shutdown complete.")
+        self.leave(0)
+
+    def _stop(self, generator: Generator) -> None:
+        drain = self.launch.drain_seconds or 0.0
+        mode = "drain" if drain else "abort"
+        log(f"[shutdown] API server: stopping engine client mode={mode} timeout={drain:.0f}s", "launcher.py:270")
+        deadline = time.monotonic() + drain
+        while generator.counters.running and time.monotonic() < deadline:
+            time.sleep(0.05)
+        generator.aborted.set()
+        frontend.kill(self.children, signal.SIGTERM)
+        deadline = time.monotonic() + FROZEN_CORE_SECONDS * self.bad.life_scale
+        while frontend_alive(self.children[0]) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        time.sleep(0.15)  # lets the handlers of aborted requests close their connections
+        log("[shutdown] API server: shutting down FastAPI HTTP server", "launcher.py:304")
+        for text in ("Shutting down", "Waiting for application shutdown.", "Application shutdown complete."):
+            logs.raw(f"INFO:     {text}")
+        self.leave(0)
+
+
+def frontend_alive(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def non_default(launch: Launch) -> str:
+    """The arguments that were given; secrets in them are shown, as the real engine shows them."""
+    from . import flags
+
+    defaults = {flag.dest: flag.default for flag in flags.table("vllm", launch.version)}
+    return repr({k: v for k, v in vars(launch.args).items() if v != defaults.get(k) and v is not None})
+
+
+def leave_sockets() -> None:
+    """The inter-process sockets that vLLM leaves in TMPDIR at every stop."""
+    for _ in range(7):
+        path = os.path.join(tempfile.gettempdir(), str(uuid.uuid4()))
+        try:
+            end = socket.socket(socket.AF_UNIX)
+            end.bind(path)
+            end.close()
+        except OSError:
+            return  # a path too long for a socket: nothing depends on them
+
+
+def main(argv: List[str], version: str) -> None:
+    bad: Misbehaviour = misbehaviour.read(os.environ)
+    titles.set_name("vllm")
+    args = parse(argv, version)
+    try:
+        vllm_args.validate_parsed_serve_args(args)
+        launch = vllm_args.launch(args, version, bad)
+    except (model.ModelError, TypeError, ValueError) as error:
+        text = str(error)
+        fail(([text] if isinstance(error, model.ModelError) else [f"{type(error).__name__}: {text}"]))
+        return
+    ApiServer(launch, bad).run()

@@ -1,0 +1,5 @@
+"""Engine simulator in the place of SGLang (test double)."""
+
+from engine_simulator.launch import engine_version
+
+__version__ = engine_version(__file__)

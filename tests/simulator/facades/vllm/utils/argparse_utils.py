@@ -1,0 +1,1 @@
+from engine_simulator.vllm_args import FlexibleArgumentParser as FlexibleArgumentParser

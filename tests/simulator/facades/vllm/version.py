@@ -1,0 +1,1 @@
+from vllm import __version__ as __version__

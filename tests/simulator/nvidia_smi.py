@@ -1,0 +1,2 @@
+#!/usr/bin/python3
+"""nvidia-smi of the engine simulator (test double): reports simulated GPUs."""
