@@ -41,7 +41,7 @@ SyslogIdentifier=servewright
 
 def pack():
     """Bytes of the zipapp, made from the sources of the package this module was loaded from (a folder or a zip)."""
-    from . import main
+    from . import main  # noqa: F401 - names it for Ansible, which sends only what is imported
 
     package = __name__.rsplit(".", 1)[0]
     path = __import__("sys").modules[package].__path__
@@ -69,6 +69,6 @@ def install():
             files.write(path, text)
             reload_needed = True
     if reload_needed:
-        systemd.daemon_reload()
         systemd.enable(paths.RECOVER_UNIT)
+        systemd.daemon_reload()
     return changed or reload_needed

@@ -68,7 +68,7 @@ def stop(unit, timeout):
 
 
 def enable(unit):
-    run(["systemctl", "enable", "--quiet", unit], timeout=120)
+    run(["systemctl", "enable", "--quiet", "--no-reload", unit], timeout=120)
 
 
 def disable(unit):

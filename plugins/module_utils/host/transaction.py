@@ -85,8 +85,8 @@ def _replace(journal, release, number):
 def _install(service, number):
     """Put the unit of a release in place and have systemd read it."""
     releases.activate(service, number)
-    systemd.daemon_reload()
     systemd.enable(paths.unit_name(service))
+    systemd.daemon_reload()
 
 
 def _stop(service):

@@ -27,8 +27,17 @@ def _printable(value: str) -> str:
     return value
 
 
+def _environment_value(value: str) -> str:
+    bad = sorted({char for char in value if (char < " " and char not in "\n\t") or char == "\x7f"})
+    if bad:
+        # env_value_is_valid() in systemd's env-util.c: the variable would be dropped with a line in the log.
+        raise ValueError(f"must not contain the control character {bad[0]!r}: systemd drops such a variable")
+    return value
+
+
 Text = Annotated[str, AfterValidator(_printable)]
 AbsolutePath = Annotated[str, AfterValidator(_printable), AfterValidator(_absolute)]
+EnvironmentValue = Annotated[str, AfterValidator(_printable), AfterValidator(_environment_value)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Seconds = Annotated[float, Field(gt=0)]
 EnvironmentName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]

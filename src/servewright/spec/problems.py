@@ -34,7 +34,8 @@ class Problem:
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}: " if self.file else ""
         hint = f" ({self.hint})" if self.hint else ""
-        return f"{place}{dotted(self.path)}: {self.message}{hint}"
+        what = f"{dotted(self.path)}: " if self.path else ""
+        return f"{place}{what}{self.message}{hint}"
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON output."""
@@ -63,7 +64,7 @@ def dotted(path: Path) -> str:
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
-    return text or "(top)"
+    return text
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue, model_validator
 
-from servewright.spec.base import AbsolutePath, EnvironmentName, Port, Seconds, Strict, Text
+from servewright.spec.base import AbsolutePath, EnvironmentName, EnvironmentValue, Port, Seconds, Strict, Text
 from servewright.spec.options import OPTIONS, Engine, SglangOptions, VllmOptions
 
 Size = Annotated[int, Field(ge=1)]
@@ -58,7 +58,7 @@ class Nccl(Strict):
     """The NCCL environment: a named profile and what differs from it."""
 
     profile: Text | None = Field(None, description="Name of a profile; without it nothing is set.")
-    environment: dict[EnvironmentName, Text | None] = Field(
+    environment: dict[EnvironmentName, EnvironmentValue | None] = Field(
         default_factory=dict,
         description="Variables that replace or add to those of the profile; null takes one of the profile away.",
     )
@@ -131,7 +131,9 @@ class ServiceBase(Strict):
         description="Further flags: true is the flag alone, false and null leave it out, a list is several values, "
         "a mapping is one JSON argument.",
     )
-    environment: dict[EnvironmentName, Text] = Field(default_factory=dict, description="Further environment variables.")
+    environment: dict[EnvironmentName, EnvironmentValue] = Field(
+        default_factory=dict, description="Further environment variables."
+    )
     secrets: dict[EnvironmentName, SecretReference] = Field(
         default_factory=dict, description="Environment variables whose values are secret, by reference."
     )

@@ -1,0 +1,121 @@
+"""Bad declarations: each names its place, the offending value and the right one, and all are shown at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from servewright.nccl.profiles import Profile
+from servewright.spec import validate
+from servewright.spec.host import Host
+from servewright.spec.problems import InvalidError
+from tests.unit.spec.samples import service
+
+
+def problems(data, **more) -> list[str]:
+    with pytest.raises(InvalidError) as caught:
+        validate.services(data, **more)
+    return [str(problem).removeprefix("servewright_services") for problem in caught.value.problems]
+
+
+def test_a_valid_service_is_taken():
+    (found,) = validate.services([service()])
+    assert found.name == "tiny"
+    assert found.listen.host == "127.0.0.1"
+
+
+CASES = [
+    (service(enigne="x"), "[0].enigne: unknown key 'enigne' (did you mean 'engine'?)"),
+    (service(engine="vlm"), "[0].engine: unknown engine 'vlm' (did you mean 'vllm'?)"),
+    (service(version=0.5), '[0].version: 0.5 is not text (write it in quotes: "0.5")'),
+    (
+        service(listen={"port": "30000"}),
+        "[0].listen.port: '30000' is text, not a whole number (write it without quotes)",
+    ),
+    (service(listen={"port": 70000}), "[0].listen.port: 70000 should be less than or equal to 65535"),
+    (service(listen={}), "[0].listen.port: is missing"),
+    (service(name="Tiny"), "[0].name: 'Tiny' string should match pattern"),
+    (service(model={"path": "models/x", "served_name": "x"}), "[0].model.path: 'models/x' must be an absolute path"),
+    (
+        service(options={"attention_backnd": "x"}),
+        "[0].options.attention_backnd: unknown key 'attention_backnd' (did you",
+    ),
+    (service(extra_args={"port": 3}), "[0].extra_args.port: --port is set by servewright (declare listen.port)"),
+    (service(extra_args={"--tp": 3}), "[0].extra_args.--tp: --tp is set by servewright (declare parallelism.tensor)"),
+    (
+        service(extra_args={"kv-cache-dtype": "auto"}),
+        "--kv-cache-dtype is a typed option (declare options.kv_cache_dtype)",
+    ),
+    (service(extra_args={"api-key": "CANARY"}), "[0].extra_args.api-key: --api-key would put a secret on the command"),
+    (service(extra_args={"a b": 1}), "[0].extra_args.a b: 'a b' is not the name of a flag"),
+    (service(environment={"NCCL_ALGO": "Ring"}), "NCCL_ALGO is an NCCL setting (declare it under nccl.environment)"),
+    (service(environment={"HF_TOKEN": "CANARY"}), "[0].environment.HF_TOKEN: HF_TOKEN looks like a secret"),
+    (service(environment={"CUDA_VISIBLE_DEVICES": "0"}), "CUDA_VISIBLE_DEVICES comes from 'gpus' (leave it out)"),
+    (service(environment={"A": 1}), '[0].environment.A: 1 is not text (write it in quotes: "1")'),
+    (service(environment={"A": "\x01"}), "must not contain the control character"),
+    (
+        service(engine="vllm", environment={"VLLM_MODEL": "x"}),
+        "VLLM_MODEL does not do what it says (not a setting of vLLM",
+    ),
+    (service(nccl={"environment": {"CUDA_X": "1"}}), "CUDA_X is not an NCCL variable (declare it under 'environment')"),
+    (service(nccl={"profile": "pcie-ll-rong"}), "unknown NCCL profile 'pcie-ll-rong' (did you mean 'pcie-ll-ring'?)"),
+    (
+        service(gpus=[0, 1], parallelism={"tensor": 4}),
+        "needs 4 GPUs, but 2 are claimed (claim 4 GPUs or set tensor to 2)",
+    ),
+    (service(gpus=[0, 0], parallelism={"tensor": 2}), "[0].gpus: [0, 0] names a GPU twice"),
+    (service(limits={"gpu_wait": 400}), "[0].limits.gpu_wait: 400 s is not below start_timeout (300 s)"),
+    (service(verify={"stall_timeout": 2000}), "[0].verify.stall_timeout: 2000 s is above load_timeout (1800 s)"),
+    (
+        service(verify={"prompts": [{"prompt": "a", "expect": "("}]}),
+        "prompts[0].expect: '(' is not a regular expression",
+    ),
+    (service(user="root"), "[0].user: an engine must not run as root"),
+    (service(secrets={"A": {}}), "exactly one of 'variable', 'env' and 'file' must be given"),
+    ("tiny", "[0]: must be a mapping, not text"),
+]
+
+
+@pytest.mark.parametrize(("data", "message"), CASES, ids=[message[:60] for _data, message in CASES])
+def test_a_bad_service_is_refused(data, message):
+    (found,) = problems([data])
+    assert message in found
+    assert "CANARY" not in found
+
+
+PAIRS = [
+    ({"name": "b"}, "[1].listen.port: 30000 is also the port of service 'tiny'"),
+    ({"name": "b", "listen": {"host": "0.0.0.0", "port": 30000}}, "30000 is also the port of service 'tiny'"),
+    ({"listen": {"port": 1}}, "[1].name: 'tiny' is also the name of servewright_services[0]"),
+    ({"name": "b", "listen": {"port": 1}, "gpus": [1, 0], "parallelism": {"tensor": 2}}, "GPU 0, 1 is also claimed by"),
+]
+
+
+@pytest.mark.parametrize(("second", "message"), PAIRS, ids=[message for _second, message in PAIRS])
+def test_two_services_that_exclude_each_other_are_refused(second, message):
+    first = service(gpus=[0, 1], parallelism={"tensor": 2})
+    assert any(message in problem for problem in problems([first, service(**second)]))
+
+
+def test_one_port_on_two_addresses_is_no_conflict():
+    two = [service(listen={"host": "127.0.0.1", "port": 1}), service(name="b", listen={"host": "127.0.0.2", "port": 1})]
+    assert len(validate.services(two)) == 2
+
+
+def test_a_claim_is_held_against_the_host():
+    (found,) = problems([service(gpus=[8])], host=Host(gpus=8))
+    assert found == "[0].gpus[0]: there is no GPU 8: the host declares 8 (0 to 7)"
+
+
+def test_a_profile_of_the_inventory_is_known():
+    own = Profile.model_validate({"name": "mine", "settings": {"NCCL_ALGO": {"value": "Ring", "reason": "measured"}}})
+    assert validate.services([service(nccl={"profile": "mine"})], profiles=[own])
+
+
+def test_all_problems_are_shown_at_once():
+    data = [service(enigne=1, listen={"port": "x"}, options={"foo": 1}), service(engine="vlm", nme="b")]
+    assert len(problems(data)) == 5
+
+
+def test_attention_data_parallelism_needs_no_further_gpu():
+    spread = service(gpus=[0, 1], parallelism={"tensor": 2, "data": 2}, extra_args={"enable_dp_attention": True})
+    assert validate.services([spread])
