@@ -66,7 +66,8 @@ class ActionModule(ActionBase):
             }
         )
         self._host = task_vars["inventory_hostname"]
-        self._task_vars = task_vars
+        # Ansible would write every argument, whole releases, into the host's log.
+        self._task_vars = {**task_vars, "ansible_no_target_syslog": True}
         self._origin = {
             "reason": arguments["reason"],
             "lock_wait": arguments["lock_wait"],

@@ -120,7 +120,6 @@ def main():
             "reason": {"type": "str", "default": ""},
         },
         supports_check_mode=True,
-        no_log=True,  # releases and secrets would fill the host's journal; results carry neither
     )
     services = call(module.params, module.check_mode)
     module.exit_json(

@@ -1,0 +1,98 @@
+"""Releases on disk, and what differs between two."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from ansible_collections.servewright.llm.plugins.module_utils.host import difference, releases
+from ansible_collections.servewright.llm.plugins.module_utils.host.errors import DamagedError, HostError
+
+from servewright.release.render import render
+from servewright.spec import validate
+from tests.unit.spec.samples import service
+
+TEMPLATES = Path(__file__).parents[3] / "templates"
+
+
+def rendered(nccl=None, **changes):
+    (valid,) = validate.services([service(**changes)])
+    return render(valid, nccl or {}, TEMPLATES)
+
+
+def test_a_release_gets_the_next_number_and_comes_back(root):
+    assert [releases.stage(rendered(), ""), releases.stage(rendered(description="x"), "")] == [1, 2]
+    assert releases.load("tiny", 2) == rendered(description="x")
+    assert releases.numbers("tiny") == [1, 2]
+
+
+def test_the_unit_carries_number_and_digest(root):
+    number = releases.stage(rendered(), "")
+    assert releases.unit_on_disk("tiny", number).endswith(
+        f"[X-Servewright]\nRelease=1\nDigest={rendered()['digest']}\n"
+    )
+
+
+def test_secrets_are_in_a_file_of_the_release_that_only_root_reads(root):
+    release = rendered(secrets={"KEY": {"variable": "v"}})
+    number = releases.stage(release, releases.secret_text(release, {"KEY": 'a"$`\\b\nc'}))
+    path = os.path.join(releases.folder("tiny", number), "environment")
+    assert os.stat(path).st_mode & 0o777 == 0o600
+    assert Path(path).read_text() == 'KEY="a\\"\\$\\`\\\\b\nc"\n'
+    assert f"EnvironmentFile={releases.folder('tiny', 1)}/environment" not in release["unit"]
+
+
+def test_a_secret_file_that_is_missing_is_named(root):
+    with pytest.raises(HostError, match="secret KEY: there is no file /nothing"):
+        releases.secret_text(rendered(secrets={"KEY": {"file": "/nothing"}}), {})
+
+
+def test_the_same_content_is_found_again_and_another_secret_is_not(root):
+    number = releases.stage(rendered(), 'A="1"\n')
+    assert releases.find(rendered(), 'A="1"\n') == number
+    assert releases.find(rendered(), 'A="2"\n') is None
+    assert releases.find(rendered(description="x"), 'A="1"\n') is None
+
+
+@pytest.mark.parametrize("name", ["release.json", "unit"])
+def test_an_edited_release_is_named(root, name):
+    number = releases.stage(rendered(), "")
+    path = Path(releases.folder("tiny", number)) / name
+    path.write_text(path.read_text().replace("30000", "30001"))
+    with pytest.raises(DamagedError, match="edited by hand"):
+        releases.load("tiny", number)
+
+
+def test_a_release_that_is_not_there_is_named_with_those_that_are(root):
+    releases.stage(rendered(), "")
+    with pytest.raises(HostError, match="no release 7 of tiny; there are: 1"):
+        releases.load("tiny", 7)
+
+
+CHANGES = [
+    ({"options": {"max_running_requests": 8}}, {}, ("flag --max-running-requests", None, "8", "restart")),
+    ({"environment": {"A": "1"}}, {}, ("environment.A", None, "1", "restart")),
+    ({}, {"NCCL_ALGO": "Ring"}, ("environment.NCCL_ALGO", None, "Ring", "restart")),
+    ({"limits": {"open_files": 2048}}, {}, ("unit Service.LimitNOFILE", "1048576", "2048", "restart")),
+    ({"limits": {"restart_delay": 9}}, {}, ("unit Service.RestartSec", "15", "9", "reload")),
+    ({"description": "x"}, {}, ("unit Unit.Description", "tiny on sglang 0.5.23", "x", "reload")),
+    ({"verify": {"stable": 3}}, {}, ("verify.stable", 10, 3, "none")),
+]
+
+
+@pytest.mark.parametrize(("changes", "nccl", "expected"), CHANGES, ids=[row[2][0] for row in CHANGES])
+def test_a_change_names_field_values_and_consequence(changes, nccl, expected):
+    found = [tuple(change.values()) for change in difference.between(rendered(), rendered(nccl, **changes))]
+    assert expected in found
+    assert {row[3] for row in found} <= {expected[3], "none", "reload"}
+
+
+def test_no_change_is_no_difference():
+    assert difference.between(rendered(), rendered()) == []
+
+
+def test_a_changed_secret_is_never_shown():
+    release = rendered(secrets={"KEY": {"variable": "v"}})
+    (change,) = difference.between(release, release, {"KEY"})
+    assert change == {"field": "secret KEY", "old": "(secret)", "new": "(secret, changed)", "consequence": "restart"}
