@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from servewright.report.layout import INDENT, Line, labelled, listed, verbatim
+from servewright.report.layout import Line, labelled, listed, verbatim
 from servewright.report.style import clean, cut, duration
 
 VERDICTS = {
@@ -24,7 +24,8 @@ VERDICTS = {
     "rollback_failed": ("ROLLBACK FAILED", "bad"),
 }
 _CONSEQUENCES = (("restart", "change"), ("reload", "strong"), ("none", "faint"))
-_VALUE = 70  # characters of a changed value; the rest is in --json
+_VALUE = 60  # characters of a changed value; the rest is in --json
+_CONTEXT = 12  # characters that two long values have in common and that are shown before their difference
 
 Service = dict[str, Any]
 
@@ -38,23 +39,26 @@ def word(service: Service) -> tuple[str, str]:
 def block(host: str, service: Service, command: str, width: int | None, verbose: bool = False) -> list[Line]:
     """The lines of a service: first the verdict, then what led to it, then what to do."""
     verdict, style = word(service)
-    facts = [_releases(service), duration(service["seconds"]) if service.get("seconds") else ""]
+    facts = [_releases(service), _outage(service), duration(service["seconds"]) if service.get("seconds") else ""]
     head: Line = [(f"{host}  {service.get('service', '?')}  ", "strong"), (verdict, style)]
     head += [(f"  {fact}", "faint") for fact in facts if fact]
     checks = [check for check in _list(service, "checks") if not check.get("passed")]
     message = str(service.get("message") or "")
     if checks and message == "; ".join(str(check.get("message")) for check in checks):
         message = ""  # the checks below say the same, with what to do about it
+    gates, every = _list(service, "gates"), command == "verify" or verbose
+    if every and any(gate.get("message") and str(gate["message"]) in message for gate in gates):
+        message = ""  # so do the gates
     lines = [head]
     if message:
         lines += labelled("reason" if style == "bad" else "note", message, width)
     lines += _changes(_list(service, "changes"), width)
     lines += _checks(checks, width)
-    lines += _gates("gate", _list(service, "gates"), message, width, command == "verify" or verbose)
-    lines += _gates("back", _list(service, "rollback_gates"), message, width, verbose)
+    lines += _gates("gates", gates, message, width, every)
+    lines += _gates("restored", _list(service, "rollback_gates"), message, width, verbose)
     if style == "bad":
         lines += verbatim("log", _list(service, "log"))
-    return lines + listed("next", _next_steps(service), width, "strong")
+    return lines + listed("next", _next_steps(host, service), width, "strong")
 
 
 def _list(service: Service, key: str) -> list[Any]:
@@ -76,38 +80,38 @@ def _releases(service: Service) -> str:
     return f"release {release}" + (f", was {previous}" if previous not in (None, release) else "")
 
 
+def _outage(service: Service) -> str:
+    """What a plan comes down to."""
+    if service.get("verdict") != "changes":
+        return ""
+    restart = any(change.get("consequence") == "restart" for change in _list(service, "changes"))
+    return "with a restart" if restart else "without a restart"
+
+
 def _changes(changes: list[dict[str, Any]], width: int | None) -> Iterable[Line]:
     for consequence, style in _CONSEQUENCES:
         group = [change for change in changes if change.get("consequence", "none") == consequence]
         column = min(32, max((len(str(change.get("field"))) for change in group), default=0))
         texts = []
         for change in group:
-            old, new = _value(change.get("old")), _value(change.get("new"))
-            texts.append(f"{change.get('field')!s:<{column}}  {old} -> {new}")
-        yield from _one_line_each("no effect" if consequence == "none" else consequence, texts, width, style)
+            texts.append(f"{change.get('field')!s:<{column}}  {_difference(change.get('old'), change.get('new'))}")
+        yield from listed("no effect" if consequence == "none" else consequence, texts, width, style)
 
 
-def _one_line_each(label: str, texts: list[str], width: int | None, style: str) -> Iterable[Line]:
-    """As `listed`, but a text that is too long goes on below its arrow instead of being wrapped anywhere."""
-    for index, text in enumerate(texts):
-        for more, part in enumerate(_at_arrow(text, width)):
-            first = "" if index or more else label
-            yield [(f"{INDENT}{first:<10}", style), (part, "")]
-
-
-def _at_arrow(text: str, width: int | None) -> list[str]:
-    if width is None or len(INDENT) + 10 + len(text) <= width:
-        return [text]
-    old, _, new = text.partition(" -> ")
-    room = max(20, width - len(INDENT) - 10)
-    return [cut(old, room), cut(f"  -> {new}", room)]
+def _difference(old: object, new: object) -> str:
+    """`old -> new`; of long values the part around the first difference, as the whole of both shows nothing."""
+    before, after = _value(old), _value(new)
+    pairs = enumerate(zip(before, after, strict=False))
+    same = next((at for at, (a, b) in pairs if a != b), min(len(before), len(after)))
+    if max(len(before), len(after)) > _VALUE and same > _CONTEXT:
+        before, after = (f"...{value[same - _CONTEXT :]}" for value in (before, after))
+    return f"{cut(before, _VALUE)} -> {cut(after, _VALUE)}"
 
 
 def _value(value: object) -> str:
     if value is None:
         return "(none)"
-    text = value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)
-    return cut(clean(text), _VALUE)
+    return clean(value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False))
 
 
 def _checks(checks: list[dict[str, Any]], width: int | None) -> Iterable[Line]:
@@ -125,24 +129,25 @@ def _gates(label: str, gates: list[dict[str, Any]], said: str, width: int | None
     for gate in gates:
         verdict, message = str(gate.get("verdict")), str(gate.get("message") or "")
         if every or (verdict == "failed" and message not in said):
-            style = {"passed": "good", "failed": "bad"}.get(verdict, "faint")
-            yield from labelled(verdict, f"{gate.get('id')!s:<{column}}  {message}", width, style)
+            shown, style = {"passed": ("passed", "good"), "failed": ("FAILED", "bad")}.get(verdict, (verdict, "faint"))
+            of = " (of the old release)" if label == "restored" else ""
+            yield from labelled(shown, f"{gate.get('id')!s:<{column}}  {message}{of}", width, style)
         if verdict == "failed" and gate.get("repair"):
             yield from labelled("", f"-> {gate['repair']}", width)
     if gates and not every and all(gate.get("verdict") == "passed" for gate in gates):
-        what = "gates" if label == "gate" else "old gates"
-        yield from labelled(what, f"{len(gates)} passed: " + ", ".join(str(gate.get("id")) for gate in gates), width)
+        yield from labelled(label, f"{len(gates)} passed: " + ", ".join(str(gate.get("id")) for gate in gates), width)
 
 
-def _next_steps(service: Service) -> list[str]:
+def _next_steps(host: str, service: Service) -> list[str]:
     """What the host proposes, or the command that shows more."""
     steps = [str(step) for step in _list(service, "next_steps")]
-    name = service.get("service")
+    what = f"{service.get('service')} --limit {host}"
     if steps:
         return steps
     return {
-        "running": [f"servewright follow {name}"],
-        "busy": [f"servewright follow {name}", "or deploy with --lock-wait SECONDS"],
-        "rolled_back": [f"servewright logs {name}", f"servewright history {name}"],
+        "running": [f"servewright follow {what}"],
+        "busy": [f"servewright follow {what}", "or wait for it with --lock-wait SECONDS"],
+        "failed": [f"servewright logs {what}"],
+        "rolled_back": [f"servewright logs {what}"],
         "pending": ["the same command again, when the other service of this host is done"],
     }.get(str(service.get("verdict")), [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
@@ -31,14 +32,14 @@ def status(result: RunResult, width: int | None) -> list[Line]:
 
 def _status_row(host: str, service: dict[str, Any], state: dict[str, Any]) -> list[Part]:
     active, sub = str(state.get("active", "?")), str(state.get("sub") or "")
-    words = active if sub in ("", active) else f"{active} ({sub})"
+    words = active if sub in ("", active, "running") else f"{active} ({sub})"
     return [
         (host, "strong"),
         (str(service.get("service")), "strong"),
         (words, _STATE_STYLE.get(active, "bad")),
         *((_cell(value), "") for value in (
             service.get("release"), state.get("pid") or None, state.get("restarts"), state.get("transaction"))),
-        (_cell(state.get("since")), ""),
+        (re.sub(r"^[A-Z][a-z]{2} (?=\d{4}-)", "", _cell(state.get("since"))), ""),  # systemd begins with the weekday
     ]
 
 

@@ -7,12 +7,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from servewright.driver.results import RunResult
+from servewright.driver.results import HostResult, RunResult
 from servewright.report import tables
 from servewright.report.exit_code import MEANING
-from servewright.report.layout import Line, labelled, listed
+from servewright.report.layout import Line, labelled
 from servewright.report.service import block, word
 from servewright.report.style import clean
+
+_Block = tuple[bool, list[Line]]
+"""Whether there is trouble, and the lines that belong together."""
 
 
 def text(result: RunResult, code: int, width: int | None, verbose: bool = False) -> list[Line]:
@@ -42,14 +45,12 @@ def _interrupted(result: RunResult, width: int | None) -> Iterable[Line]:
 
 
 def _failures(result: RunResult, width: int | None) -> Iterable[Line]:
-    """What is not about a service."""
+    """What is not about a host."""
     if result.error:
         yield [("error", "bad"), (f"  {clean(result.error)}", "")]
     yield from _problems(result, width)
-    for host, found in result.hosts.items():
-        if found.error:
-            yield [(f"{host}  ", "strong"), ("UNREACHABLE" if found.unreachable else "ERROR", "bad")]
-            yield from labelled("reason", found.error, width)
+    if result.services:
+        yield [("valid", "good"), (f"  {', '.join(result.services)}", "")]
 
 
 def _problems(result: RunResult, width: int | None) -> Iterable[Line]:
@@ -76,34 +77,41 @@ def _key(problem: dict[str, Any]) -> str:
 
 
 def _body(result: RunResult, width: int | None, verbose: bool) -> list[Line]:
-    services = [(host, service) for host, found in result.hosts.items() for service in found.services]
-    if result.command == "status":
-        return tables.status(result, width)
-    if result.command == "history":
-        return tables.history(result, width)
-    lines: list[Line] = []
-    for host, service in services:
-        if result.command in _VERBATIM and service.get("verdict") == "ok":
-            lines += _verbatim(host, service, _VERBATIM[result.command](service), bool(lines))
-        else:
-            lines += block(host, service, result.command, width, verbose)
+    blocks: list[_Block] = []
+    if result.command in _TABLES:
+        blocks.append((False, _TABLES[result.command](result, width)))
     for host, found in result.hosts.items():
-        if not (found.services or found.problems or found.error):
-            lines.append([(f"{host}  ", "strong"), ("no services", "faint")])
-    if result.services:
-        lines += listed("valid", result.services, width, "good")
-    if len(services) > 1 and result.command not in _VERBATIM:
-        counts = Counter(word(service)[0] for _, service in services)
-        summary = ", ".join(f"{count} {what}" for what, count in counts.items())
-        lines.append([(f"{len(services)} services: {summary}", "faint")])
+        if result.command not in _TABLES:
+            blocks += [_of_service(host, service, result.command, width, verbose) for service in found.services]
+        blocks.append(_of_host(host, found, width))
+    # Trouble comes last, next to where the eye is when the command has ended.
+    lines: list[Line] = []
+    for _, block_ in sorted(blocks, key=lambda item: item[0]):
+        lines += [[], *block_] if lines and len(block_) > 1 else block_
+    verdicts = Counter(word(service)[0] for found in result.hosts.values() for service in found.services)
+    if verdicts.total() > 1 and result.command in _COUNTED:
+        summary = ", ".join(f"{count} {what}" for what, count in verdicts.items())
+        lines += [[], [(f"{verdicts.total()} services: {summary}", "faint")]]
     return lines
 
 
-def _verbatim(host: str, service: dict[str, Any], texts: list[Any], apart: bool) -> list[Line]:
+def _of_service(host: str, service: dict[str, Any], command: str, width: int | None, verbose: bool) -> _Block:
+    if command in _VERBATIM and service.get("verdict") == "ok":
+        return False, _verbatim(host, service, _VERBATIM[command](service))
+    return word(service)[1] == "bad", block(host, service, command, width, verbose)
+
+
+def _of_host(host: str, found: HostResult, width: int | None) -> _Block:
+    """The lines of a host where there is nothing to tell of a service."""
+    if found.error:
+        head: Line = [(f"{host}  ", "strong"), ("UNREACHABLE" if found.unreachable else "ERROR", "bad")]
+        return True, [head, *labelled("reason", found.error, width)]
+    return False, [] if found.services or found.problems else [[(f"{host}  ", "strong"), ("no services", "faint")]]
+
+
+def _verbatim(host: str, service: dict[str, Any], texts: list[Any]) -> list[Line]:
     """Foreign text under a comment that says whose it is, so that the whole can be saved or searched."""
-    lines: list[Line] = [[]] if apart else []
-    lines.append([(f"# {host} {service.get('service')}", "faint")])
-    return lines + [[(clean(line), "")] for line in texts]
+    return [[(f"# {host} {service.get('service')}", "faint")], *([(clean(line), "")] for line in texts)]
 
 
 def _log(service: dict[str, Any]) -> list[Any]:
@@ -114,4 +122,6 @@ def _unit(service: dict[str, Any]) -> list[Any]:
     return str((service.get("files") or {}).get("unit", "")).splitlines()
 
 
+_COUNTED = ("validate", "plan", "deploy", "verify", "rollback", "follow")
+_TABLES = {"status": tables.status, "history": tables.history}
 _VERBATIM: dict[str, Callable[[dict[str, Any]], list[Any]]] = {"logs": _log, "render": _unit}
