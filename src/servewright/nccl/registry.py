@@ -180,5 +180,6 @@ def foreign(name: str) -> bool:
 
 def nearest(name: str) -> str | None:
     """The known name that a misspelt one most likely stands for, None when nothing is close."""
-    close = difflib.get_close_matches(name.strip().upper(), variables(), n=1, cutoff=0.75)
-    return close[0] if close else None
+    stems = {known.removeprefix("NCCL_"): known for known in variables()}
+    close = difflib.get_close_matches(name.strip().upper().removeprefix("NCCL_"), stems, n=1, cutoff=0.7)
+    return stems[close[0]] if close else None

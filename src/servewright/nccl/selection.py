@@ -96,6 +96,10 @@ class Selection:
         """True when no collective may use it."""
         return all(states[word] == "off" for states in self.states.values())
 
+    def forced(self, word: str) -> bool:
+        """True when some collective has a word turned on that NCCL would otherwise decide about."""
+        return any(states[word] == "on" for states in self.states.values())
+
     def only(self, collective: str) -> str | None:
         """The single word a collective is left with, None if there is a choice."""
         left = [word for word, state in self.states[collective].items() if state != "off"]

@@ -22,4 +22,5 @@ def parse(text: str) -> Version:
 
 
 def render(version: Version) -> str:
-    return ".".join(str(part) for part in version)
+    """`2.28.9`, or `2.17` for a version that stands for a whole series."""
+    return ".".join(str(part) for part in (version if version[2] else version[:2]))
