@@ -8,6 +8,7 @@ keeps them in the cache folder.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -38,6 +39,7 @@ def unpack_collection(folder: Path) -> Path:
     collection.mkdir(parents=True)
     (archive,) = folder.glob("*.tar.gz")
     subprocess.run(["tar", "-xzf", archive, "-C", collection], check=True)
+    shutil.copytree(ROOT / "tests" / "packaging" / "sanity", collection / "tests" / "sanity")
     return collection
 
 
