@@ -17,8 +17,8 @@ from .sources import Entry, Location
 class Explanation:
     """One setting in force.
 
-    effect: whether it can change anything here; why_not holds the reasons when it cannot. findings are all that
-    the linter has to say about it. reason is the profile's, empty for a setting from a file.
+    effect: whether it can change anything here; why_not holds the reasons when it cannot. findings are all
+    that the linter has to say about it. reason is the profile's, empty for a setting from a file.
     """
 
     variable: str

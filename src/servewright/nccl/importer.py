@@ -16,9 +16,9 @@ def import_profile(
 ) -> Profile:
     """The NCCL_ variables of a unit as a profile under a new name, each with the line it comes from.
 
-    file is the unit's path, environment_files the contents of its EnvironmentFile= paths. Variables of one engine
-    (VLLM_..., SGLANG_...) are left out, because the profile is meant for any engine.
-    Raises ValueError when the unit sets no NCCL variable; pydantic's ValidationError when the name is not a name.
+    file is the unit's path, environment_files the contents of its EnvironmentFile= paths. Variables of one
+    engine (VLLM_..., SGLANG_...) are left out, because the profile is meant for any engine.
+    Raises ValueError when the unit sets no NCCL variable, or (from pydantic) when the name cannot be one.
     """
     found = systemd.unit(unit_text, file, environment_files)
     settings = {

@@ -107,14 +107,15 @@ def words(text: str) -> list[str]:
 def environment_file(text: str, file: str) -> list[Entry]:
     """The variables of an EnvironmentFile=, the last line of a name winning.
 
-    # and ; start a comment only where a name would start. Quotes around a value may hold newlines; after a
-    closing quote the value may go on. Spaces around name and value do not count, and a backslash joins lines.
+    # and ; start a comment only where a name would start, and it ends with its line (so from systemd 254 on).
+    Quotes around a value may hold newlines, and after the closing one the value may go on. Spaces around name
+    and value do not count, and a backslash joins lines.
     """
     chosen: dict[str, Entry] = {}
     name = value = spaces = quote = ""
     state = "before name"
     start = number = 1
-    for character in text + "\n":
+    for character in text:
         number += character == "\n"
         newline, space = character in "\n\r", character in " \t\n\r"
         if state == "comment":
@@ -157,8 +158,8 @@ def environment_file(text: str, file: str) -> list[Entry]:
             spaces += character if state == "value" else ""
         else:
             state, value, spaces = "value", value + spaces + character, ""
-    if state in {"quoted", "escaped in quotes", "escaped"}:
-        _keep(chosen, name, value.removesuffix("\n"), Location(file, start))
+    if state not in {"before name", "name", "comment"}:
+        _keep(chosen, name, value, Location(file, start))
     return list(chosen.values())
 
 

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from servewright.nccl import systemd
@@ -128,6 +129,8 @@ needs_systemd = pytest.mark.skipif(LIBRARY is None, reason="systemd's own librar
 @given(st.lists(st.sampled_from(["A", "B", "=", " ", "\t", "\n", '"', "'", "\\", "#", ";", "$", "x", "n"])))
 def test_environment_file_agrees_with_systemd(tmp_path: Path, parts: list[str]) -> None:
     text = "".join(parts)
+    # Before systemd 254 a backslash at the end of a comment made the next line one too.
+    assume(not re.search(r"[#;][^\n]*\\\n", text))
     file = tmp_path / "env"
     file.write_text(text)
     pairs = ctypes.POINTER(ctypes.c_char_p)()
@@ -162,7 +165,10 @@ def _systemd_words(text: str) -> list[str] | None:
         status = extract(ctypes.byref(rest), ctypes.byref(word), None, cunescape | unquote)
         if status <= 0:
             return found if status == 0 else None
-        found.append((word.value or b"").decode())
+        try:
+            found.append((word.value or b"").decode())
+        except UnicodeDecodeError:  # an escape that makes half a character
+            return None
 
 
 def _strings(pairs: ctypes._Pointer[ctypes.c_char_p]) -> list[str]:
