@@ -7,6 +7,7 @@ import os
 import shlex
 import signal
 import sys
+import time
 from collections.abc import Callable
 
 from tests.testbed import cgroups, machine, network, process, runs
@@ -29,12 +30,13 @@ def up(names: list[str]) -> None:
 
 def down() -> None:
     """End the hosts that `up` keeps, and remove what dead runs left; test runs that are alive go on."""
-    machine.check_privileges()
     cache = machine.cache_folder()
     for run in runs.living(cache):
         if run.name.startswith(f"{LABEL}-"):
             os.kill(run.owner, signal.SIGTERM)
-            print(f"{run.name} ends")
+            while run.lock.exists():
+                time.sleep(0.05)
+            print(f"{run.name} ended")
     runs.sweep(cache)
 
 
@@ -48,7 +50,6 @@ def ps() -> None:
 
 def enter(name: str, command: list[str]) -> None:
     """Become a command in a host, named by NAME or RUN/NAME."""
-    machine.check_privileges()
     found = [
         (f"{run.name}/{host.name}", host.root)
         for run in runs.living(machine.cache_folder())
@@ -57,9 +58,7 @@ def enter(name: str, command: list[str]) -> None:
     ]
     if len(found) != 1:
         names = ", ".join(full for full, _ in found)
-        raise TestbedError(
-            f"several hosts are called {name}: say {names}" if found else f"there is no host {name}"
-        )
+        raise TestbedError(f"several hosts are called {name}: say {names}" if found else f"there is no host {name}")
     container = process.container_of(found[0][1])
     init = process.init_of(container) if container is not None else None
     if init is None:
@@ -85,9 +84,7 @@ def doctor() -> None:
             "to be installed: " + " ".join(lacking) if (lacking := machine.missing_packages()) else "all"
         ),
         "cache": lambda: str(machine.cache_folder()),
-        "image": lambda: (
-            "built" if current_image(machine.cache_folder()).folder.exists() else "not built yet"
-        ),
+        "image": lambda: "built" if current_image(machine.cache_folder()).folder.exists() else "not built yet",
         "network": _check_network,
         "limits": _check_limits,
     }
@@ -124,9 +121,7 @@ def _check_limits() -> str:
 
 def main() -> int:
     """Run the command line and return the exit status: 1 for an error, which is one line."""
-    parser = argparse.ArgumentParser(
-        prog="python3 -m tests.testbed", description="Real systemd hosts for tests."
-    )
+    parser = argparse.ArgumentParser(prog="python3 -m tests.testbed", description="Real systemd hosts for tests.")
     commands = parser.add_subparsers(dest="command", required=True)
     add = commands.add_parser("up", help="boot hosts and keep them until Ctrl-C")
     add.add_argument("names", metavar="NAME", nargs="+")
@@ -144,6 +139,8 @@ def main() -> int:
         commands.add_parser(name, help=text)
     arguments = parser.parse_args()
     try:
+        if arguments.command != "doctor":
+            machine.check_privileges()
         match arguments.command:
             case "up":
                 up(arguments.names)

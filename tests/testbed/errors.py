@@ -21,7 +21,5 @@ class CommandFailed(TestbedError):
     def __init__(self, where: str, result: subprocess.CompletedProcess[str]) -> None:
         command = result.args if isinstance(result.args, str) else " ".join(map(str, result.args))
         output = "\n".join(text.strip() for text in (result.stdout, result.stderr) if text and text.strip())
-        super().__init__(
-            f"{where}: `{command}` ended with {result.returncode}" + (f":\n{output}" if output else "")
-        )
+        super().__init__(f"{where}: `{command}` ended with {result.returncode}" + (f":\n{output}" if output else ""))
         self.result = result

@@ -159,30 +159,16 @@ class Host:
         return result
 
     def ssh_options(self) -> list[str]:
-        """The options that make ssh, scp and sftp trust this host only and ignore the user's settings."""
+        """The options with which ssh, scp and sftp get in, trust this host only and ignore the user's settings."""
         return [
-            *("-F", "/dev/null", "-o", f"UserKnownHostsFile={self._image.known_hosts}"),
-            *(
-                "-o",
-                "GlobalKnownHostsFile=/dev/null",
-                "-o",
-                "StrictHostKeyChecking=yes",
-                "-o",
-                "IdentitiesOnly=yes",
-            ),
+            *("-F", "/dev/null", "-i", str(self._image.key), "-o", "IdentitiesOnly=yes"),
+            *("-o", f"UserKnownHostsFile={self._image.known_hosts}", "-o", "GlobalKnownHostsFile=/dev/null"),
+            *("-o", "StrictHostKeyChecking=yes", "-o", "LogLevel=ERROR"),
         ]
 
     def ssh_command(self) -> list[str]:
         """The command line of a login as root; append a command to run that instead of a shell."""
-        return [
-            "ssh",
-            *self.ssh_options(),
-            "-o",
-            "LogLevel=ERROR",
-            "-i",
-            str(self._image.key),
-            f"root@{self.ip}",
-        ]
+        return ["ssh", *self.ssh_options(), f"root@{self.ip}"]
 
     def ansible_vars(self) -> dict[str, str]:
         """The inventory variables with which Ansible reaches the host.
@@ -193,7 +179,6 @@ class Host:
         return {
             "ansible_host": self.ip,
             "ansible_user": "root",
-            "ansible_ssh_private_key_file": str(self._image.key),
             "ansible_ssh_common_args": " ".join(self.ssh_options()),
             "ansible_control_path": str(self.control_path),
             "ansible_python_interpreter": "/usr/bin/python3",
@@ -222,9 +207,7 @@ class Host:
         layers = f"lowerdir={self._image.rootfs},upperdir={self._folder}/upper,workdir={self._folder}/work"
         try:
             # volatile: the disk is thrown away in the end, so nothing has to wait for it
-            execute(
-                ["mount", "-t", "overlay", "servewright-testbed", "-o", f"{layers},volatile", str(self.root)]
-            )
+            execute(["mount", "-t", "overlay", "servewright-testbed", "-o", f"{layers},volatile", str(self.root)])
         except CommandFailed as error:
             raise TestbedError(
                 f"cannot mount an overlay in {self._folder} ({error.result.stderr.strip()}):"
@@ -249,18 +232,13 @@ class Host:
             *("--register=no", "--keep-unit", "--settings=no"),
             f"--network-namespace-path=/run/netns/{machine}",
             *("--resolv-conf=off", "--timezone=off", "--link-journal=no", "--console=pipe"),
-            *(
-                f"--bind-ro={str(source).replace(':', chr(92) + ':')}:{target}"
-                for source, target in self._binds.items()
-            ),
+            *(f"--bind-ro={_escape(str(source))}:{_escape(target)}" for source, target in self._binds.items()),
             "/sbin/testbed-init",
         ]
         argv, self._cgroups = cgroups.command_in_own_cgroups(machine, command)
         # for the run that finds this one dead
         (self._folder / "host.json").write_text(
-            json.dumps(
-                {"name": self.name, "ip": self.ip, "cgroups": [str(folder) for folder in self._cgroups]}
-            )
+            json.dumps({"ip": self.ip, "cgroups": [str(folder) for folder in self._cgroups]})
         )
         with (self._folder / "console.log").open("ab") as console:
             return subprocess.Popen(
@@ -280,20 +258,14 @@ class Host:
                 container = self._container = self._start_container()
 
     def _wait_until_up(self, deadline: float) -> None:
-        while not (
-            (init := self._init_or_none()) and Path(f"/proc/{init}/root/run/systemd/private").exists()
-        ):
+        while not ((init := self._init_or_none()) and Path(f"/proc/{init}/root/run/systemd/private").exists()):
             if not self.is_on():
                 raise TestbedError(f"{self.name} went off while it booted:\n{self._console(30)}")
             self._sleep(deadline, "did not boot")
         left = max(1.0, deadline - time.monotonic())
-        state = self.run(
-            ["systemctl", "is-system-running", "--wait"], check=False, timeout=left
-        ).stdout.strip()
+        state = self.run(["systemctl", "is-system-running", "--wait"], check=False, timeout=left).stdout.strip()
         if state != "running":
-            failed = self.run(
-                "systemctl list-units --failed --plain --no-legend --no-pager", check=False
-            ).stdout
+            failed = self.run("systemctl list-units --failed --plain --no-legend --no-pager", check=False).stdout
             raise HostDegraded(
                 f"{self.name} is {state or 'in an unknown state'} after its boot:\n{failed}{self.journal(30)}"
             )
@@ -316,3 +288,7 @@ class Host:
     def _console(self, lines: int) -> str:
         path = self._folder / "console.log"
         return "\n".join(path.read_text(errors="replace").splitlines()[-lines:]) if path.exists() else ""
+
+
+def _escape(path: str) -> str:
+    return path.replace("\\", "\\\\").replace(":", "\\:")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,6 +50,8 @@ def ensure_image(cache: Path) -> Image:
     image = current_image(cache)
     if image.folder.exists():
         return image
+    # said before the wait for the lock: another run may be at it
+    print("servewright: the image of the test hosts is built, once, some minutes ...", file=sys.stderr)
     with locked(image.folder.with_suffix(".lock")) as lock:
         if not image.folder.exists():
             partial = Image(image.folder.with_suffix(".partial"))

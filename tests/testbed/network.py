@@ -127,7 +127,14 @@ def open_network(wanted: IPv4Network) -> Network:
         if conflict is None:
             network = Network(subnet, f"{PREFIX}{number}")
             if _claim(network.switch):
-                _wire(network)
+                try:
+                    _wire(network)
+                except CommandFailed as error:
+                    network.close()
+                    raise TestbedError(
+                        f"cannot set up the network of test hosts ({error.result.stderr.strip()}):"
+                        " run them on the machine itself or in a privileged container"
+                    ) from error
                 return network
             conflict = f"network namespace {network.switch} exists"
         reason = reason or conflict
@@ -178,8 +185,7 @@ def _wire(network: Network) -> None:
         ["ip", "-batch", "-"],
         stdin="\n".join(
             (
-                f"link add {switch} address {mac(network.controller)}"
-                f" type veth peer name machine netns {switch}",
+                f"link add {switch} address {mac(network.controller)} type veth peer name machine netns {switch}",
                 f"link set {switch} addrgenmode none up",
                 f"address add {network.controller}/{bits} dev {switch}",
                 # should the interface go down, packets to hosts must not take the default route out of here

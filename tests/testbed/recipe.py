@@ -93,17 +93,18 @@ def build(root: Path, authorized_key: str, host_key: Path, lock: int) -> None:
     Args:
         authorized_key: public key that may log in as root.
         host_key: private SSH host key; its public half lies beside it with the suffix .pub.
-        lock: file descriptor that the installer inherits, so that the lock stays held while it still writes,
-            even when this process was killed.
+        lock: file descriptor that the installer inherits, so that the lock is held for as long as it writes.
 
     Raises:
         CommandFailed: with the installer's output.
     """
     options = [f"--aptopt={option}" for option in apt_options(execute(["apt-config", "dump"]))]
     options += [f"--dpkgopt=path-exclude={path}" for path in EXCLUDED_PATHS]
+    options += ["--dpkgopt=force-unsafe-io"]  # a crash of the machine costs a new build, no more
     execute(
         [
-            # in namespaces of its own, so that an interrupted installer leaves no processes and no mounts
+            # ends with this process, and in namespaces of its own, so that no processes and no mounts are left
+            *("setpriv", "--pdeathsig", "KILL"),
             *("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"),
             *("mmdebstrap", "--quiet", "--mode=root", "--variant=minbase", f"--include={','.join(PACKAGES)}"),
             *(f"--keyring={DEBIAN_KEYRING}", *options, SUITE, str(root), *mirrors()),

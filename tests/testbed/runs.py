@@ -3,7 +3,7 @@
 CACHE/runs/<label>-<random>.lock    held for as long as the process of the run lives; has its process id
 CACHE/runs/<label>-<random>/
     network.json                    the switch and the subnet
-    hosts/<name>/host.json          the name, the address and the control groups of a host
+    hosts/<name>/host.json          the address and the control groups of a host
 """
 
 from __future__ import annotations
@@ -64,11 +64,10 @@ class Run:
     def hosts(self) -> list[HostRecord]:
         """Its hosts, by name."""
         records = []
-        for path in sorted(self.folder.glob("hosts/*/host.json")):
-            content = _read_json(path)
-            if content:
-                folders = [Path(text) for text in content["cgroups"]]
-                records.append(HostRecord(content["name"], content["ip"], folders, path.parent / "root"))
+        for folder in sorted(self.folder.glob("hosts/*/")):
+            content = _read_json(folder / "host.json")
+            groups = [Path(text) for text in content.get("cgroups", [])]
+            records.append(HostRecord(folder.name, content.get("ip", "no address"), groups, folder / "root"))
         return records
 
     def record_network(self, switch: str, subnet: IPv4Network) -> None:
@@ -137,7 +136,7 @@ def _is_dead(run: Run) -> bool:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    # a process that was killed while it wrote has left half of it
+    # not there yet, or half of it, from a process that was killed while it wrote
     try:
         content: dict[str, Any] = json.loads(path.read_text())
     except (FileNotFoundError, json.JSONDecodeError):

@@ -36,9 +36,7 @@ class Testbed:
         try:
             self._cache.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise TestbedError(
-                f"cannot make {self._cache} ({error.strerror}): set SERVEWRIGHT_TEST_CACHE"
-            ) from error
+            raise TestbedError(f"cannot make {self._cache} ({error.strerror}): set SERVEWRIGHT_TEST_CACHE") from error
         machine.install_packages(self._cache)
         runs.sweep(self._cache)
         self._pool = network.pool()

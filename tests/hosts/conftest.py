@@ -1,0 +1,146 @@
+"""Fixtures of the tests that need real systemd hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+import testinfra
+import yaml
+
+from tests.testbed import Host, Testbed, TestbedError
+
+LookInto = Callable[[Host], "testinfra.host.Host"]
+
+TESTBED = pytest.StashKey[Testbed]()
+
+
+class BootHosts(Protocol):
+    """Boots hosts named gpu1, gpu2, ... for one test, after those it has booted before."""
+
+    def __call__(
+        self,
+        count: int,
+        *,
+        binds: Mapping[Path, str] | None = None,
+        prepare: Callable[[Path], None] | None = None,
+    ) -> Sequence[Host]: ...
+
+
+class WriteInventory(Protocol):
+    """Writes an Ansible inventory (YAML) of these hosts, and returns its path.
+
+    The hosts are in the group `group`, with the variables `variables`; `host_variables` are those of single hosts, by
+    host name, on top of how to reach them.
+    """
+
+    def __call__(
+        self,
+        hosts: Iterable[Host],
+        *,
+        group: str = "llm",
+        variables: Mapping[str, Any] | None = None,
+        host_variables: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> Path: ...
+
+
+@pytest.fixture(scope="session")
+def testbed(pytestconfig: pytest.Config) -> Iterator[Testbed]:
+    """The test hosts of this session, with the image built."""
+    try:
+        with Testbed() as testbed:
+            testbed.ensure_image()
+            pytestconfig.stash[TESTBED] = testbed
+            yield testbed
+    except TestbedError as error:
+        pytest.fail(str(error), pytrace=False)
+
+
+@pytest.fixture
+def hosts(testbed: Testbed) -> Iterator[BootHosts]:
+    """Boots as many clean hosts as asked for, all at once; they are gone after the test."""
+    booted: list[Host] = []
+
+    def boot(
+        count: int,
+        *,
+        binds: Mapping[Path, str] | None = None,
+        prepare: Callable[[Path], None] | None = None,
+    ) -> Sequence[Host]:
+        names = [f"gpu{len(booted) + number}" for number in range(1, count + 1)]
+        with ThreadPoolExecutor(count) as pool:
+            new = list(pool.map(lambda name: testbed.boot(name, binds=binds, prepare=prepare), names))
+        booted.extend(new)
+        return new
+
+    yield boot
+    testbed.destroy_all()
+
+
+@pytest.fixture
+def host(hosts: BootHosts) -> Host:
+    """A clean host."""
+    return hosts(1)[0]
+
+
+@pytest.fixture(scope="session")
+def simulator() -> Callable[[Path], None]:
+    """Puts simulated engines and a stub of nvidia-smi on a host that has not booted: hosts(1, prepare=simulator)."""
+    from tests.simulator.install import install
+
+    return install
+
+
+@pytest.fixture
+def engine_host(hosts: BootHosts, simulator: Callable[[Path], None]) -> Host:
+    """A clean host with simulated engines."""
+    return hosts(1, prepare=simulator)[0]
+
+
+@pytest.fixture
+def infra() -> LookInto:
+    """Looks into a host with testinfra, over SSH."""
+
+    def connect(host: Host) -> testinfra.host.Host:
+        options, socket = " ".join(host.ssh_options()), str(host.control_path)
+        return testinfra.get_host(f"ssh://root@{host.ip}", ssh_extra_args=options, controlpath=socket)
+
+    return connect
+
+
+@pytest.fixture
+def inventory(tmp_path: Path) -> WriteInventory:
+    """Writes Ansible inventories into the folder of the test."""
+
+    def write(
+        hosts: Iterable[Host],
+        *,
+        group: str = "llm",
+        variables: Mapping[str, Any] | None = None,
+        host_variables: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> Path:
+        members = {host.name: {**host.ansible_vars(), **(host_variables or {}).get(host.name, {})} for host in hosts}
+        path = tmp_path / "inventory.yml"
+        path.write_text(yaml.safe_dump({group: {"hosts": members, "vars": dict(variables or {})}}))
+        return path
+
+    return write
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show what a failed test's hosts have to say; they are gone once the test has ended."""
+    report = yield
+    if report.failed and report.when in ("setup", "call") and TESTBED in item.config.stash:
+        for host in item.config.stash[TESTBED].hosts:
+            try:
+                journal = host.journal()
+            except TestbedError as error:
+                journal = str(error)
+            report.sections.append((f"journal of {host.name}", journal))
+    return report
