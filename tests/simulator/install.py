@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import compileall
 import pathlib
+import py_compile
 import shutil
 from typing import Sequence, Tuple
 
@@ -50,8 +52,10 @@ def engine_folder(root: pathlib.Path, engine: str, version: str) -> pathlib.Path
 
 
 def copy_package(source: pathlib.Path, target: pathlib.Path) -> None:
+    """Copy and compile: a service user cannot write byte code, and without it each start costs 0.2 s more."""
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+    compileall.compile_dir(target, quiet=1, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
 
 
 def install_engine(root: pathlib.Path, engine: str, version: str, python_version: str) -> None:

@@ -68,7 +68,9 @@ def rows_of(parser: argparse.ArgumentParser) -> list[tuple[str, ...]]:
     for action in parser._actions:
         if not action.option_strings or "--help" in action.option_strings:
             continue
-        choices = ",".join(str(choice) for choice in action.choices or () if choice is not None)
+        choices = action.choices or ()
+        choices = sorted(choices) if isinstance(choices, set) else choices  # a set has no order to keep
+        choices = ",".join(str(choice) for choice in choices if choice is not None)
         default = "" if action.default in (None, argparse.SUPPRESS) else str(action.default)
         if len(default) > 60:
             default = ""

@@ -111,7 +111,9 @@ class Head:
         if self.launch.engine == "sglang":
             return  # the main process sees its dead child itself
         self.core_log(
-            "Worker proc died unexpectedly, shutting down executor.", "ERROR", "multiproc_executor.py:290"
+            "Worker proc VllmWorker-0 died unexpectedly (exit code: -9), shutting down executor.",
+            "ERROR",
+            "multiproc_executor.py:316",
         )
         self.core_log("EngineCore encountered a fatal error.", "ERROR", "core.py:1120")
         self.core_log("vllm.v1.engine.exceptions.EngineDeadError", "ERROR", "core.py:1120")
@@ -184,7 +186,7 @@ def run_engine_core(parent: Channel, launch: Launch, bad: Misbehaviour) -> None:
             head.core_log(line.replace("encountered a fatal error", "failed to start"), "ERROR", "core.py:1075")
         parent.send(failed=failure)
         head.die()
-    head.core_log(f"Using {launch.attention_backend} backend.", place="cuda.py:370")
+    head.core_log(backend_line(launch), place="cuda.py:507")
     tokens = kv_tokens(launch)
     head.core_log(
         f"GPU KV cache size: {tokens:,} tokens, Maximum concurrency for {launch.context:,} tokens per request: "
@@ -194,6 +196,14 @@ def run_engine_core(parent: Channel, launch: Launch, bad: Misbehaviour) -> None:
     head.core_log(f"init engine (profile, create kv cache, warmup model) took {bad.load_seconds:.2f} s")
     parent.send(ready=True, tokens=tokens, segments=head.segments)
     head.serve()
+
+
+def backend_line(launch: Launch) -> str:
+    """How vLLM says which attention back end it uses: only the log tells."""
+    name = launch.attention_backend
+    if launch.args.attention_backend:
+        return f"Using {name} backend."
+    return f"Using {name} attention backend out of potential backends: ['{name}']."
 
 
 def die_on_time(head: "Head") -> None:
@@ -224,7 +234,9 @@ def run_scheduler(
     kept = [shm.sglang_loads(), *paths[:1]] if rank == 0 else []
     try:
         if rank == 0:
-            say(f"Load weight begin. avail mem={94.2:.2f} GB")
+            if not getattr(launch.args, "attention_backend", None):
+                say(f"Attention backend not specified. Use {launch.attention_backend} backend by default.")
+            say("Load weight begin. avail mem=94.20 GB")
         loading.load(launch, bad, rank, say)
     except loading.LoadFailure as failure:
         for line in traceback_lines(launch, str(failure)):

@@ -88,24 +88,28 @@ def load(launch: Launch, bad: Misbehaviour, rank: int, say: Callable[[str], None
         _free_memory_check(launch, index, target)
         hold(CONTEXT_MIB)
     _check_weights(launch)
-    begin = time.monotonic()
-    sglang = launch.engine == "sglang"
-    title = "Multi-thread loading shards" if sglang else "Loading safetensors checkpoint shards"
-    for percent in range(0, 101, 10):
-        hold(CONTEXT_MIB + int(target * WEIGHTS_SHARE * percent / 100))
-        if not launch.dummy_weights:
-            say(logs.progress(title, percent, percent // 10, 10, time.monotonic() - begin))
-        if bad.stall_at is not None and percent >= bad.stall_at:
-            if launch.dummy_weights:
-                say(logs.progress(title, percent, percent // 10, 10, time.monotonic() - begin))
-            stall()
-        time.sleep(bad.load_seconds * 0.065)
+    _load_weights(launch, bad, say, lambda percent: hold(CONTEXT_MIB + int(target * WEIGHTS_SHARE * percent / 100)))
     hold(target)
     time.sleep(bad.load_seconds * 0.1)
     if launch.cuda_graphs:
-        for percent in (0, 50, 100):
-            if sglang:
-                say(f"Capturing batches (bs=8 avail_mem=9.10 GB): {percent:3d}%|{'#' * (percent // 10):10}| {percent // 50}/2")
-            else:
-                say(f"Capturing CUDA graphs (decode, FULL): {percent:3d}%|{'#' * (percent // 10):10}| {percent // 50}/2")
+        sglang = launch.engine == "sglang"
+        title = "Capturing batches (bs=1 avail_mem=9.10 GB)" if sglang else "Capturing CUDA graphs (decode, FULL)"
+        for done in range(3):
+            say(logs.capture(title, done, 2))
             time.sleep(bad.load_seconds * 0.06)
+
+
+def _load_weights(
+    launch: Launch, bad: Misbehaviour, say: Callable[[str], None], grow: Callable[[int], None]
+) -> None:
+    """Ten steps. Dummy weights have no bar in the engines; a stall shows one all the same, to be seen at all."""
+    title = "Multi-thread loading shards" if launch.engine == "sglang" else "Loading safetensors checkpoint shards"
+    begin = time.monotonic()
+    for done in range(11):
+        grow(done * 10)
+        stalled = bad.stall_at is not None and done * 10 >= bad.stall_at
+        if stalled or not launch.dummy_weights:
+            say(logs.bar(launch.engine, title, done * 10, done, 10, time.monotonic() - begin))
+        if stalled:
+            stall()
+        time.sleep(bad.load_seconds * 0.065)

@@ -13,13 +13,15 @@ class ModelError(Exception):
 
 def read_config(path: str) -> Dict[str, Any]:
     """config.json of a local folder; a multimodal wrapper's text_config is flattened into it."""
-    file = pathlib.Path(path) / "config.json"
-    if not file.is_file():
+    folder = pathlib.Path(path)
+    if not folder.is_dir():
         raise ModelError(
-            f"OSError: Can't load the configuration of '{path}'. If you were trying to load it from "
-            "'https://huggingface.co/models', make sure you don't have a local directory with the same name. "
-            f"Otherwise, make sure '{path}' is the correct path to a directory containing a config.json file"
+            f"OSError: Repo id must be in the form 'repo_name' or 'namespace/repo_name': '{path}'. "
+            "Use `repo_type` argument if needed."
         )
+    file = folder / "config.json"
+    if not file.is_file():
+        raise ModelError(f"OSError: {path} does not appear to have a file named config.json.")
     try:
         config = json.loads(file.read_text())
     except ValueError as error:

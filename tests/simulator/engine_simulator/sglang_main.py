@@ -21,7 +21,8 @@ from .misbehaviour import Misbehaviour
 from .sglang_api import SglangApi
 
 CHILD_DEATH_SECONDS = 6.0  # from a killed scheduler to the end of the launcher
-FROZEN_SCHEDULER_SECONDS = 60.0  # how long a frozen scheduler makes the launcher ignore SIGTERM
+FROZEN_SCHEDULER_SECONDS = 80.0  # how long a frozen scheduler makes the launcher ignore SIGTERM (0.5.23)
+CHILD_FAILED_AT_START = "Received sigquit from a child process. It usually means the child failed."
 
 
 class Launcher(Frontend):
@@ -35,7 +36,7 @@ class Launcher(Frontend):
     def run(self) -> None:
         logs.sglang(f"server_args={vars(self.launch.args)}")
         if not reserve_nccl_port(self.launch.args):
-            self._child_failed()
+            self._child_failed(CHILD_FAILED_AT_START)
         for _ in range(5):  # names of inter-process sockets, left behind at every stop
             os.close(tempfile.mkstemp(prefix="tmp")[0])
         first = self._fork_schedulers()
@@ -44,7 +45,7 @@ class Launcher(Frontend):
         self.start_timers()
         ready = self._wait(first)
         if ready is None:
-            self._child_failed()
+            self._child_failed(CHILD_FAILED_AT_START)
             return
         self._serve(first[0], ready)
 
@@ -85,9 +86,9 @@ class Launcher(Frontend):
                     return None
                 return message
 
-    def _child_failed(self) -> None:
+    def _child_failed(self, text: str) -> None:
         """SGLang's launcher kills its tree and itself when a child fails."""
-        logs.sglang("Received sigquit from a child process. It usually means the child failed.")
+        logs.sglang(text)
         frontend.kill(self.children)
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -156,15 +157,21 @@ class Launcher(Frontend):
         if self.stopping or self.terminated.is_set():
             return
         generator.link.dead.set()
+        logs.sglang("SIGQUIT received. signum=None, frame=None. It usually means one child failed.")
         time.sleep(CHILD_DEATH_SECONDS * self.bad.life_scale)
         if not self.terminated.is_set():
-            self._child_failed()
+            self._child_failed("Sleeping 5 seconds before crash diagnostics to let GPU activity settle.")
 
     def _stop(self, api: SglangApi, generator: Generator) -> None:
         self.stopping = True
         api.exiting = True
         logs.sglang("SIGTERM received. signum=None frame=None. Draining requests and shutting down...")
-        generator.link.confirm(FROZEN_SCHEDULER_SECONDS * self.bad.life_scale)
+        if not generator.link.confirm(3.0 * self.bad.life_scale) and not generator.link.dead.is_set():
+            logs.sglang("Signal SIGTERM received while health check failed. Force exiting.")
+            logs.sglang("Waiting 60.0 seconds for CUDA coredumps before exiting.")
+            time.sleep(FROZEN_SCHEDULER_SECONDS * self.bad.life_scale)
+            self.temporary = []
+            self._leave_cleanly()
         while generator.counters.running and not generator.link.dead.is_set():
             time.sleep(0.05)
         time.sleep(min(0.5, self.bad.life_scale * 0.5))

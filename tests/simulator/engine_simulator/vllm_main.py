@@ -30,9 +30,7 @@ def log(text: str, place: str = "entry.py:140", level: str = "INFO") -> None:
 
 def fail(lines: List[str]) -> None:
     """End with a traceback on the log, as an exception in the API server does."""
-    logs.raw("(APIServer pid=%d) Traceback (most recent call last):" % os.getpid())
-    for line in lines:
-        logs.raw(f"(APIServer pid={os.getpid()}) {line}")
+    logs.raw("Traceback (most recent call last):\n" + "\n".join(lines))
     os._exit(1)
 
 
@@ -40,18 +38,15 @@ def parse(argv: List[str], version: str) -> Any:
     """`vllm serve` arguments; exits 2 with the argparse line as the real parser does."""
     import argparse
 
-    if argv[:1] in (["--version"], ["-v"]):
-        print(version)
-        sys.exit(0)
-    if argv[:1] != ["serve"]:
-        outer = argparse.ArgumentParser(prog="vllm", description="vLLM CLI")
-        outer.add_subparsers(required=False, dest="subparser").add_parser("serve")
-        outer.parse_args(argv)
+    outer = vllm_args.FlexibleArgumentParser(prog="vllm", description="vLLM CLI")
+    outer.add_argument("-v", "--version", action="version", version=version)
+    commands = outer.add_subparsers(required=False, dest="subparser")
+    parser = commands.add_parser("serve", usage="vllm serve [model_tag] [options]")
+    vllm_args.make_arg_parser(parser, version)
+    args = outer.parse_args(argv)
+    if args.subparser is None:
         outer.print_help()
         sys.exit(0)
-    parser = vllm_args.FlexibleArgumentParser(prog="vllm serve")
-    vllm_args.make_arg_parser(parser, version)
-    args = parser.parse_args(argv[1:])
     try:
         vllm_args.speculation(args)
     except argparse.ArgumentTypeError as error:

@@ -34,8 +34,8 @@ def say_for(launch: Launch, bad: Misbehaviour, rank: int) -> Any:
     def say(text: str) -> None:
         if bad.silent_load or rank != 0:
             return
-        if text.startswith("\r") or text.startswith("Captur"):
-            logs.raw(text.rstrip("\n"), 2)
+        if text.startswith("\r"):
+            logs.text(text)
         elif launch.engine == "sglang":
             logs.sglang(text, f"TP{rank}" if launch.tensor_parallel > 1 else "")
         else:
