@@ -13,7 +13,10 @@ def deploy(
     lock_wait: LockWait = 0,
     detach: Detach = False,
 ) -> int:
-    """Bring the services to what is declared, verify them, and roll back where that fails."""
+    """Bring services to what is declared, or back if that fails.
+
+    Whoever starts it may go away: the host goes on by itself until the new release is verified, or the old one is.
+    """
     return playbook.run(
         "deploy",
         common,

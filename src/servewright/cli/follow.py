@@ -7,5 +7,5 @@ from servewright.cli.options import Common, Services
 
 
 def follow(common: Common, services: Services = None) -> int:
-    """Follow a deploy or rollback that goes on on the host to its verdict."""
+    """Follow a deploy or rollback that is under way to its verdict."""
     return playbook.run("follow", common, services)

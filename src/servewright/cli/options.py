@@ -11,7 +11,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 Services = Annotated[
-    list[str] | None, typer.Argument(metavar="[SERVICE]...", help="Only these services.", show_default=False)
+    list[str] | None, typer.Argument(metavar="SERVICE", help="Only these services.", show_default=False)
 ]
 Reason = Annotated[str, typer.Option(help="Why; kept in the history on the host.", show_default=False)]
 LockWait = Annotated[
@@ -43,12 +43,15 @@ class Common:
         list[str] | None,
         typer.Option("-e", "--extra-vars", metavar="VARS", help="Variables for Ansible: key=value, JSON or @file."),
     ] = None
-    ask_become_pass: Annotated[
-        bool, typer.Option("-K", "--ask-become-pass", help="Ask for the password of sudo.")
-    ] = False
+    ask_become_pass: Annotated[bool, typer.Option("-K", "--ask-become-pass", help="Ask for the password of sudo.")] = (
+        False
+    )
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False
     verbose: Annotated[
-        int, typer.Option("-v", "--verbose", count=True, help="Show what Ansible prints; repeat for more.", metavar="")
+        int,
+        typer.Option(
+            "-v", "--verbose", count=True, show_default=False, help="Show what Ansible prints, too; -vvv shows more."
+        ),
     ] = 0
     keep_artifacts: Annotated[
         bool, typer.Option("--keep-artifacts", help="Keep the events of the run and say where.")

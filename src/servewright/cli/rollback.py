@@ -12,7 +12,7 @@ from servewright.cli.options import Common, Detach, LockWait, Reason
 Service = Annotated[str, typer.Argument(metavar="SERVICE", help="The service.")]
 Release = Annotated[
     int | None,
-    typer.Argument(metavar="[RELEASE]", min=1, help="Its number; without it the one before.", show_default=False),
+    typer.Argument(metavar="RELEASE", min=1, help="Its number; without it the one before.", show_default=False),
 ]
 
 
@@ -24,7 +24,7 @@ def rollback(
     lock_wait: LockWait = 0,
     detach: Detach = False,
 ) -> int:
-    """Go back to an earlier release, through the same gates as a deploy."""
+    """Go back to an earlier release, through the same gates."""
     return playbook.run(
         "rollback",
         common,

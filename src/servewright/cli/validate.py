@@ -11,7 +11,7 @@ from servewright.driver.results import RunResult
 
 
 def validate(common: Common, services: Services = None) -> int:
-    """Check what the inventory declares, without connecting to any host."""
+    """Check what the inventory declares. No host is contacted."""
     # Only a plain inventory can be read without Ansible, which takes ten times as long.
     if not (services or common.limit or common.extra_vars or common.ansible):
         try:

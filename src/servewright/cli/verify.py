@@ -7,5 +7,5 @@ from servewright.cli.options import Common, Services
 
 
 def verify(common: Common, services: Services = None) -> int:
-    """Prove that what runs is what was deployed, and that it answers right. Changes nothing."""
+    """Prove that what runs was deployed and answers right."""
     return playbook.run("verify", common, services)

@@ -11,7 +11,7 @@ from servewright.artefact import ArtefactError, check, describe
 
 
 def version(json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False) -> None:
-    """Say which copy of servewright runs, and with which collection."""
+    """Say which copy of servewright runs, and its collection."""
     try:
         found = describe()
     except ArtefactError as error:

@@ -18,11 +18,14 @@ class Collector:
         self.hosts: dict[str, HostResult] = {}
         self._command = command
         self._limit = limit
+        self._order: dict[str, None] = {}
         self._output: list[str] = []
 
     def feed(self, event: Event) -> None:
         data = event.get("event_data") or {}
-        if event.get("event") in _HOST_EVENTS and data.get("host"):
+        if event.get("event") == "runner_on_start":
+            self._order.setdefault(str(data.get("host")))
+        elif event.get("event") in _HOST_EVENTS and data.get("host"):
             self.hosts[str(data["host"])] = _host_result(event, data.get("res") or {})
         elif event.get("event") == "verbose":
             self._output.append(str(event.get("stdout", "")))
@@ -32,7 +35,9 @@ class Collector:
         error = failure
         if not error and not interrupted and not (self.hosts and rc in _HOST_STATUS):
             error = run_error("\n".join(self._output), self._limit)
-        return RunResult(self._command, self.hosts, error=error, interrupted=interrupted)
+        # Hosts start in the order of the inventory, and end in any.
+        hosts = {host: self.hosts[host] for host in [*self._order, *self.hosts] if host in self.hosts}
+        return RunResult(self._command, hosts, error=error, interrupted=interrupted)
 
 
 _HOST_STATUS = (0, 2, 4, 6, 8)

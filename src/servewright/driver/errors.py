@@ -6,30 +6,43 @@ import re
 
 # Looked up in this order; {0} is what the parentheses of the pattern caught.
 _HOST_ERRORS = (
-    (r"(missing|incorrect) (?:sudo|su|doas|become) password|sudo: .*password.* required",
-     "sudo needs a password: give --ask-become-pass (-K), or allow sudo without one"),
-    (r"may not run sudo|is not in the sudoers|not allowed to execute", "the login user may not use sudo: {text}"),
+    (
+        r"(missing|incorrect) (?:sudo|su|doas|become) password|sudo: .*password.* required",
+        "sudo needs a password: give --ask-become-pass (-K), or allow sudo without one",
+    ),
+    (r"([^\n]*(?:may not run sudo|is not in the sudoers|not allowed to execute)[^\n]*)", "sudo says no: {0}"),
     (r"sudo: (?:command )?not found|sudo: No such file", "there is no sudo: log in as root, or install it"),
-    (r"waiting for privilege escalation prompt",
-     "sudo did not answer: does it ask for more than a password? ({text})"),
-    (r"REMOTE HOST IDENTIFICATION HAS CHANGED",
-     "its SSH host key is not the known one. If the host was set up anew: ssh-keygen -R HOST, then ssh to it once"),
+    (r"waiting for privilege escalation prompt", "sudo did not answer: does it ask for more than a password? ({text})"),
+    (
+        r"REMOTE HOST IDENTIFICATION HAS CHANGED",
+        "its SSH host key is not the known one. If the host was set up anew: ssh-keygen -R HOST, then ssh to it once",
+    ),
     (r"Host key verification failed|host key is known", "its SSH host key is not known: ssh to it once and compare it"),
-    (r"Permission denied \(([^)]*)\)",
-     "SSH refused the login ({0}): check ansible_user and the key, or load the key into ssh-agent"),
+    (
+        r"Permission denied \(([^)]*)\)",
+        "SSH refused the login ({0}): check ansible_user and the key, or load the key into ssh-agent",
+    ),
     (r"Could not resolve hostname ([^ :]+)", "the name {0} does not resolve: check ansible_host"),
-    (r"to use the 'ssh' connection type with passwords.*sshpass",
-     "a login with a password needs the program sshpass on this machine"),
+    (
+        r"to use the 'ssh' connection type with passwords.*sshpass",
+        "a login with a password needs the program sshpass on this machine",
+    ),
     (r"Failed to connect to the host via ssh: (?:ssh: )?(.*)", "no SSH connection: {0}"),
-    (r"module interpreter '([^']*)' was not found|([^\s:]*python[\d.]*): (?:command )?not found",
-     "there is no Python at {0}: install python3 (3.9 or newer), or set ansible_python_interpreter"),
-    (r"no vault secrets found",
-     "the inventory holds vaulted values: add -- --ask-vault-pass, or -- --vault-password-file FILE"),
+    (
+        r"module interpreter '([^']*)' was not found|([^\s:]*python[\d.]*): (?:command )?not found",
+        "there is no Python at {0}: install python3 (3.9 or newer), or set ansible_python_interpreter",
+    ),
+    (
+        r"no vault secrets found",
+        "the inventory holds vaulted values: add -- --ask-vault-pass, or -- --vault-password-file FILE",
+    ),
     (r"Decryption failed|Vault password.*(?:wrong|incorrect)", "the vault password does not fit: {text}"),
 )
 _RUN_ERRORS = (
-    (r"leaves us with no hosts to target|Could not match supplied host pattern, ignoring: ([^\s\[]*)",
-     "no host of the inventory matches --limit{limit}"),
+    (
+        r"leaves us with no hosts to target|Could not match supplied host pattern, ignoring: ([^\s\[]*)",
+        "no host of the inventory matches --limit{limit}",
+    ),
     (r"ansible-playbook: error: (.*)", "Ansible does not take these options: {0}"),
     (r"requires the locale encoding to be UTF-8", "Ansible needs a UTF-8 locale: set LC_ALL=C.UTF-8"),
 )
@@ -76,7 +89,7 @@ def _known(table: tuple[tuple[str, str], ...], text: str) -> str | None:
         match = re.search(pattern, text, re.IGNORECASE)
         if match:
             caught = next((group for group in match.groups() if group), "")
-            return message.replace("{0}", caught.replace("{", "{{").replace("}", "}}"))
+            return message.replace("{0}", caught.strip().replace("{", "{{").replace("}", "}}"))
     return None
 
 

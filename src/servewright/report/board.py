@@ -22,6 +22,8 @@ class Row:
     since: float
     line: str = ""
     style: str = ""
+    back: bool = False
+    """Whether a rollback is under way, whose phases have the same names."""
     seconds: float | None = None
     """Set when it is over."""
 
@@ -61,8 +63,11 @@ class Board:
     def _progress(self, item: Progress, now: float) -> list[Row]:
         self._rows.pop((item.host, ""), None)
         row = self._rows.setdefault((item.host, item.service), Row(item.host, item.service, "", now))
-        changed = row.phase != item.step
-        row.phase, row.line, row.since = item.step, clean(item.line), now - item.elapsed
+        row.back = row.back or item.step == "rolling_back"
+        phase = item.step.replace("_", " ")
+        phase = f"rollback: {phase}" if row.back and item.step != "rolling_back" else phase
+        changed = row.phase != phase
+        row.phase, row.line, row.since = phase, clean(item.line), now - item.elapsed
         return [row] if changed else []
 
     def _finish(self, host: str, event: Event, now: float) -> list[Row]:
@@ -76,5 +81,5 @@ class Board:
                 if event["event"] == "runner_on_unreachable":
                     word, style = "unreachable", "bad"
                 row.phase, row.style, row.seconds, row.line = word, style, row.elapsed(now), ""
-                changed.append(row)
+                changed += [row] if row.service else []
         return changed

@@ -13,7 +13,7 @@ MEANING = {
     ERROR: "error, nothing changed",
     CHANGES: "there are changes",
     REFUSED: "refused before anything was touched",
-    ROLLED_BACK: "failed and rolled back, the old release serves",
+    ROLLED_BACK: "failed, and rolled back to what ran before",
     ROLLBACK_FAILED: "the rollback failed, an operator is needed",
     UNREACHABLE: "a host could not be reached",
     BUSY: "locked by another run",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Sequence
 
-from servewright.report.style import clean, paint
+from servewright.report.style import clean, cut, paint
 
 Part = tuple[str, str]
 """Text and its style."""
@@ -37,11 +37,13 @@ def listed(label: str, items: Iterable[object], width: int | None, style: str = 
     return lines
 
 
-def verbatim(label: str, items: Iterable[object]) -> list[Line]:
-    """Foreign lines beside a label, whole, so that what is copied from the terminal is what was logged."""
+def verbatim(label: str, items: Iterable[object], width: int | None) -> list[Line]:
+    """Foreign lines beside a label, cut to the width: where a column begins tells more than where a line ends."""
     texts = [clean(item) for item in items]
+    room = width - len(INDENT) - LABEL if width else 0
     return [
-        [(f"{INDENT}{'' if index else label:<{LABEL}}", "faint"), (text, "")] for index, text in enumerate(texts)
+        [(f"{INDENT}{'' if index else label:<{LABEL}}", "faint"), (cut(text, room) if room else text, "")]
+        for index, text in enumerate(texts)
     ]
 
 

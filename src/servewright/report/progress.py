@@ -30,9 +30,9 @@ QUICK = 2.0
 class Plain:
     """A line when the phase of a service changes, and one every ten seconds."""
 
-    def __init__(self, board: Board, stream: TextIO):
+    def __init__(self, board: Board, stream: TextIO, now: float):
         self._board, self._stream = board, stream
-        self._last = time.monotonic()
+        self._last = now
 
     def update(self, changed: list[Row], now: float) -> None:
         due = self._board.unfinished if now - self._last >= HEARTBEAT else []
@@ -51,10 +51,10 @@ class Plain:
 class Terminal:
     """Lines that stay in place and tick."""
 
-    def __init__(self, board: Board, stream: TextIO):
+    def __init__(self, board: Board, stream: TextIO, now: float):
         self._board, self._stream = board, stream
         self._live: Live | None = None
-        self._begin = time.monotonic()
+        self._begin = now
 
     def update(self, changed: list[Row], now: float) -> None:
         if self._live is None and self._board.rows and now - self._begin >= QUICK:
@@ -65,7 +65,7 @@ class Terminal:
             self._live = Live(console=console, auto_refresh=False, transient=True)
             self._live.start()
         if self._live is not None:
-            self._live.update(self._text(now, self._live.console.width), refresh=True)
+            self._live.update(self.text(now, self._live.console.width), refresh=True)
 
     def message(self, text: str) -> None:
         if self._live is None:
@@ -73,7 +73,8 @@ class Terminal:
         else:
             self._live.console.print(text, markup=False, soft_wrap=True)
 
-    def _text(self, now: float, width: int) -> Text:
+    def text(self, now: float, width: int) -> Text:
+        """The lines as they are now."""
         from rich.text import Text
 
         text = Text(no_wrap=True)
@@ -104,8 +105,8 @@ class Display(AbstractContextManager["Display"]):
         stream = stream or sys.stderr
         self.board = Board()
         self._verbose = verbose
-        terminal = stream.isatty()
-        self._view: Plain | Terminal = Terminal(self.board, stream) if terminal else Plain(self.board, stream)
+        view = Terminal if stream.isatty() else Plain
+        self._view: Plain | Terminal = view(self.board, stream, time.monotonic())
 
     def show(self, items: list[Event | Progress]) -> None:
         """Take the items of one tick, possibly none."""

@@ -24,6 +24,7 @@ VERDICTS = {
     "rollback_failed": ("ROLLBACK FAILED", "bad"),
 }
 _CONSEQUENCES = (("restart", "change"), ("reload", "strong"), ("none", "faint"))
+_LOG_LINES = 8  # of a log on a terminal, so that the verdict above is still seen; `logs` shows more
 _VALUE = 60  # characters of a changed value; the rest is in --json
 _CONTEXT = 12  # characters that two long values have in common and that are shown before their difference
 
@@ -44,7 +45,7 @@ def block(host: str, service: Service, command: str, width: int | None, verbose:
     head += [(f"  {fact}", "faint") for fact in facts if fact]
     checks = [check for check in _list(service, "checks") if not check.get("passed")]
     message = str(service.get("message") or "")
-    if checks and message == "; ".join(str(check.get("message")) for check in checks):
+    if checks and message == "; ".join(str(check.get("message")) for check in checks if _fatal(check)):
         message = ""  # the checks below say the same, with what to do about it
     gates, every = _list(service, "gates"), command == "verify" or verbose
     if every and any(gate.get("message") and str(gate["message"]) in message for gate in gates):
@@ -57,7 +58,8 @@ def block(host: str, service: Service, command: str, width: int | None, verbose:
     lines += _gates("gates", gates, message, width, every)
     lines += _gates("restored", _list(service, "rollback_gates"), message, width, verbose)
     if style == "bad":
-        lines += verbatim("log", _list(service, "log"))
+        log = _list(service, "log")
+        lines += verbatim("log", log if width is None else log[-_LOG_LINES:], width)
     return lines + listed("next", _next_steps(host, service), width, "strong")
 
 
@@ -84,7 +86,10 @@ def _outage(service: Service) -> str:
     """What a plan comes down to."""
     if service.get("verdict") != "changes":
         return ""
-    restart = any(change.get("consequence") == "restart" for change in _list(service, "changes"))
+    changes = _list(service, "changes")
+    if any(change.get("field") == "service" and change.get("old") is None for change in changes):
+        return "for the first time"
+    restart = any(change.get("consequence") == "restart" for change in changes)
     return "with a restart" if restart else "without a restart"
 
 
@@ -116,11 +121,14 @@ def _value(value: object) -> str:
 
 def _checks(checks: list[dict[str, Any]], width: int | None) -> Iterable[Line]:
     for check in checks:
-        fatal = check.get("severity") != "warning"
-        yield from labelled("check" if fatal else "warning", check.get("message", check.get("id")), width,
-                            "bad" if fatal else "change")
+        label, style = ("check", "bad") if _fatal(check) else ("warning", "change")
+        yield from labelled(label, check.get("message", check.get("id")), width, style)
         if check.get("repair"):
             yield from labelled("", f"-> {check['repair']}", width)
+
+
+def _fatal(check: dict[str, Any]) -> bool:
+    return check.get("severity") != "warning"
 
 
 def _gates(label: str, gates: list[dict[str, Any]], said: str, width: int | None, every: bool) -> Iterable[Line]:

@@ -26,7 +26,7 @@ def status(result: RunResult, width: int | None) -> list[Line]:
         if service.get("message") or not isinstance(state, dict):
             text = f"{host} {service.get('service')}: {service.get('message') or service.get('verdict')}"
             notes += labelled("note", text, width, "change")
-    head = ("HOST", "SERVICE", "STATE", "RELEASE", "PID", "RESTARTS", "LAST RUN", "SINCE")
+    head = ("HOST", "SERVICE", "STATE", "RELEASE", "RESTARTS", "LAST RUN", "SINCE")
     return [*(table(head, rows) if rows else []), *notes]
 
 
@@ -37,8 +37,7 @@ def _status_row(host: str, service: dict[str, Any], state: dict[str, Any]) -> li
         (host, "strong"),
         (str(service.get("service")), "strong"),
         (words, _STATE_STYLE.get(active, "bad")),
-        *((_cell(value), "") for value in (
-            service.get("release"), state.get("pid") or None, state.get("restarts"), state.get("transaction"))),
+        *((_cell(value), "") for value in (service.get("release"), state.get("restarts"), state.get("transaction"))),
         (re.sub(r"^[A-Z][a-z]{2} (?=\d{4}-)", "", _cell(state.get("since"))), ""),  # systemd begins with the weekday
     ]
 

@@ -1,0 +1,112 @@
+"""Validation without Ansible: what it finds, and when it leaves the matter to Ansible."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from servewright.cli import main, playbook
+
+SERVICE: dict[str, Any] = {
+    "name": "kimi",
+    "engine": "sglang",
+    "version": "0.5.23",
+    "model": {"path": "/models/kimi", "served_name": "kimi"},
+    "listen": {"port": 30000},
+}
+Validate = Callable[..., int]
+PLAYBOOK = 42
+
+
+@pytest.fixture
+def validate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Validate:
+    """Writes inventory/ with these files, validates it and gives the code; PLAYBOOK when Ansible would be asked."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(playbook, "run", lambda *_, **__: PLAYBOOK)
+    (tmp_path / "inventory").mkdir()
+
+    def run(*arguments: str, **files: Any) -> int:
+        for name, content in files.items():
+            text = content if isinstance(content, str) else yaml.safe_dump(content)
+            (tmp_path / "inventory" / f"{name}.yml").write_text(text)
+        return main.run(["validate", *arguments])
+
+    return run
+
+
+def hosts(*services: dict[str, Any], **variables: Any) -> dict[str, Any]:
+    return {"all": {"hosts": {"gpu1": {}}, "vars": {"servewright_services": list(services), **variables}}}
+
+
+def test_a_valid_inventory_names_its_services(validate: Validate, capsys: pytest.CaptureFixture[str]) -> None:
+    other = SERVICE | {"name": "embedding", "listen": {"port": 30001}}
+
+    assert validate(hosts=hosts(SERVICE, other)) == 0
+    assert capsys.readouterr().out == "valid  kimi, embedding\n"
+
+
+def test_every_problem_is_shown_with_its_place(validate: Validate, capsys: pytest.CaptureFixture[str]) -> None:
+    text = yaml.safe_dump(hosts(SERVICE | {"gpu": [0], "version": 5}))
+    rows = [row.strip(" -") for row in text.splitlines()]
+
+    assert validate(hosts=text) == 3
+    out = capsys.readouterr().out
+    for row in ("gpu:", "version: 5"):
+        assert f"inventory/hosts.yml:{rows.index(row) + 1}  INVALID" in out
+    assert "did you mean 'gpus'?" in out
+    assert "2 problems\nexit code 3: refused" in out
+
+
+def test_problems_of_one_file_do_not_hide_those_of_another(
+    validate: Validate, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert validate("--json", one=hosts(SERVICE | {"x": 1}), two=hosts(SERVICE | {"y": 1}), three=hosts(SERVICE)) == 3
+    found = json.loads(capsys.readouterr().out)
+
+    assert (found["exit_code"], found["services"]) == (3, ["kimi"])
+    assert [Path(problem["file"]).name for problem in found["problems"]] == ["one.yml", "two.yml"]
+
+
+def test_services_are_held_against_the_host_if_there_is_just_one(validate: Validate) -> None:
+    service = SERVICE | {"gpus": [0, 1, 2, 3], "parallelism": {"tensor": 4}}
+
+    assert validate(hosts=hosts(service, servewright_host={"gpus": 2})) == 3
+    assert validate(hosts=hosts(service, servewright_host={"gpus": 2}), more=hosts(servewright_host={"gpus": 8})) == 0
+
+
+def test_profiles_of_the_inventory_are_known(validate: Validate) -> None:
+    service = SERVICE | {"nccl": {"profile": "own"}}
+    assert validate(hosts=hosts(service)) == 3
+
+
+def test_yaml_that_cannot_be_read_is_a_problem_with_a_line(
+    validate: Validate, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert validate(hosts="all:\n  vars: [\n") == 3
+    assert "inventory/hosts.yml:3" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ([], yaml.safe_dump(hosts(SERVICE | {"version": "{{ version }}"}))),
+        ([], "all: {vars: {servewright_services: !vault x}}"),
+        ([], "all: {hosts: {gpu1: {}}}"),
+        (["--limit", "gpu1"], yaml.safe_dump(hosts(SERVICE))),
+        (["-e", "x=1"], yaml.safe_dump(hosts(SERVICE))),
+        (["kimi"], yaml.safe_dump(hosts(SERVICE))),
+        (["--", "--ask-vault-pass"], yaml.safe_dump(hosts(SERVICE))),
+    ],
+)
+def test_what_only_ansible_can_tell_is_left_to_it(validate: Validate, arguments: list[str], text: str) -> None:
+    assert validate(*arguments, hosts=text) == PLAYBOOK
+
+
+def test_an_inventory_that_is_not_there_is_an_error(validate: Validate, capsys: pytest.CaptureFixture[str]) -> None:
+    assert validate("-i", "nowhere") == 1
+    assert capsys.readouterr().out.startswith("error  no inventory at nowhere")
