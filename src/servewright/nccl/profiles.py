@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from importlib import resources
 from typing import Literal, NamedTuple
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
+from . import data
 from .facts import Facts
 
 AUTO = "auto"
@@ -95,8 +94,7 @@ class UnknownProfileError(ValueError):
 
 @lru_cache(maxsize=1)
 def _book() -> _Book:
-    text = resources.files(__package__).joinpath("profiles.yml").read_text(encoding="utf-8")
-    return _Book.model_validate(yaml.safe_load(text))
+    return _Book.model_validate(data.load("profiles.yml"))
 
 
 def built_in() -> dict[str, Profile]:

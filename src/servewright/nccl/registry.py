@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import difflib
 from functools import lru_cache
-from importlib import resources
 from typing import Any, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, field_validator
 
-from . import version
+from . import data, version
 from .version import Version
 
 LATEST: Version = (2, 32, 3)
@@ -144,16 +142,12 @@ def _table() -> _Table:
     variables: dict[str, Variable] = {}
     overrides: list[Override] = []
     foreign: list[str] = []
-    for entry in sorted(
-        resources.files(__package__).joinpath("variables").iterdir(), key=lambda item: item.name
-    ):
-        if not entry.name.endswith(".yml"):
-            continue
-        page = yaml.safe_load(entry.read_text(encoding="utf-8"))
+    for name in data.names("variables"):
+        page = data.load(name)
         for row in page["variables"]:
             variable = Variable.model_validate({**page["defaults"], **row})
             if variable.name in variables:
-                raise ValueError(f"{entry.name}: {variable.name} is declared twice")
+                raise ValueError(f"{name}: {variable.name} is declared twice")
             variables[variable.name] = variable
         overrides += [Override.model_validate(row) for row in page.get("overrides", ())]
         foreign += page.get("foreign", ())

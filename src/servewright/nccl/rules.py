@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from importlib import resources
 from typing import Any, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, field_validator
 
-from . import reading, registry, selection, version
+from . import data, reading, registry, selection, version
 from .facts import Facts
 from .version import Version
 
@@ -77,8 +75,7 @@ class Book(_Model):
 
 @lru_cache(maxsize=1)
 def book() -> Book:
-    text = resources.files(__package__).joinpath("rules.yml").read_text(encoding="utf-8")
-    return Book.model_validate(yaml.safe_load(text))
+    return Book.model_validate(data.load("rules.yml"))
 
 
 class Settings:

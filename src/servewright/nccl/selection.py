@@ -6,13 +6,11 @@ import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from importlib import resources
 from typing import Any, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, field_validator
 
-from . import version
+from . import data, version
 from .facts import Facts
 from .version import Version
 
@@ -66,8 +64,7 @@ class Rules(_Model):
 
 @lru_cache(maxsize=1)
 def rules() -> Rules:
-    text = resources.files(__package__).joinpath("collectives.yml").read_text(encoding="utf-8")
-    return Rules.model_validate(yaml.safe_load(text))
+    return Rules.model_validate(data.load("collectives.yml"))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,23 @@
+"""Reads the package's YAML tables."""
+
+from __future__ import annotations
+
+from importlib import resources
+from typing import Any
+
+import yaml
+
+# libyaml is several times faster than the pure reader, and not everywhere there.
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def load(name: str) -> Any:
+    """The content of one table, by its path below this package."""
+    text = resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+    return yaml.load(text, Loader=_Loader)
+
+
+def names(folder: str) -> list[str]:
+    """The tables of a folder, in the order of their names."""
+    entries = resources.files(__package__).joinpath(folder).iterdir()
+    return sorted(f"{folder}/{entry.name}" for entry in entries if entry.name.endswith(".yml"))
