@@ -34,6 +34,20 @@ def test_a_wheel_brings_the_collection(from_wheel: Environment) -> None:
     assert f"{from_wheel.site_packages / COLLECTION}/playbooks/validate.yml" in from_wheel.list_tasks(PLAYBOOK)
 
 
+def test_a_wheel_runs_a_playbook(from_wheel: Environment, artefacts: Artefacts) -> None:
+    done = from_wheel.run("-m", "ansible", "playbook", PLAYBOOK, "-i", artefacts.checkout / "inventory")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "failed=0" in done.stdout
+
+
+def test_a_wheel_runs_a_command(from_wheel: Environment, artefacts: Artefacts) -> None:
+    servewright = from_wheel.python.with_name("servewright")
+    found = json.loads(from_wheel.run(servewright, "version", "--json").stdout)
+    assert found["collection_path"] == str(from_wheel.site_packages / COLLECTION)
+    done = from_wheel.run(servewright, "validate", "--inventory", artefacts.checkout / "inventory")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_a_wheel_brings_its_dependencies(from_wheel: Environment) -> None:
     every_module = (
         "import pkgutil, importlib, servewright\n"
@@ -42,7 +56,6 @@ def test_a_wheel_brings_its_dependencies(from_wheel: Environment) -> None:
     )
     done = from_wheel.run("-c", every_module)
     assert done.returncode == 0, done.stderr
-    assert from_wheel.python.with_name("servewright").exists()
 
 
 def test_an_installed_copy_says_so(from_wheel: Environment) -> None:
@@ -66,12 +79,19 @@ def test_an_sdist_brings_the_collection(artefacts: Artefacts, environment: MakeE
     assert described(made)["mode"] == "installed"
 
 
-def test_the_collection_alone(artefacts: Artefacts, environment: MakeEnvironment, tmp_path: Path) -> None:
+def test_the_collection_alone_says_what_is_missing(
+    artefacts: Artefacts, environment: MakeEnvironment, tmp_path: Path
+) -> None:
     made = environment(borrow=True)
     install = ("collection", "install", "--offline", artefacts.collection, "-p", tmp_path)
     assert made.run("-m", "ansible", "galaxy", *install).returncode == 0
     found = made.list_tasks(PLAYBOOK, ANSIBLE_COLLECTIONS_PATH=str(tmp_path))
     assert f"{tmp_path / COLLECTION}/playbooks/validate.yml" in found
+
+    playbook = ("-m", "ansible", "playbook", PLAYBOOK, "-i", artefacts.checkout / "inventory")
+    done = made.run(*playbook, ANSIBLE_COLLECTIONS_PATH=str(tmp_path))
+    assert done.returncode == 2
+    assert "the Python package servewright is not importable" in done.stdout + done.stderr
 
 
 def test_an_editable_install_is_live(artefacts: Artefacts, environment: MakeEnvironment) -> None:
