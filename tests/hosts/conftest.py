@@ -56,7 +56,7 @@ def testbed(pytestconfig: pytest.Config) -> Iterator[Testbed]:
             pytestconfig.stash[TESTBED] = testbed
             yield testbed
     except TestbedError as error:
-        pytest.fail(str(error), pytrace=False)
+        raise pytest.fail.Exception(str(error), pytrace=False) from None  # one line for a user, not a traceback
 
 
 @pytest.fixture

@@ -105,9 +105,9 @@ def _check_privileges() -> str:
 
 
 def _check_network() -> str:
-    opened = network.open_network(network.pool())
-    opened.close()
-    return f"{opened.subnet} is free"
+    subnet = network.claim(network.pool())
+    network.open_network(subnet, "swtb-doctor").close()
+    return f"{subnet} is free"
 
 
 def _check_limits() -> str:

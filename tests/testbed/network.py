@@ -20,9 +20,6 @@ from typing import Any
 from tests.testbed.command import execute
 from tests.testbed.errors import CommandFailed, TestbedError
 
-PREFIX = "swtb"
-"""Begins the name of every interface and namespace that a run makes."""
-
 GATEWAY, CONTROLLER, FIRST_HOST, LAST_HOST = 1, 2, 10, 254
 
 
@@ -104,7 +101,7 @@ class Network:
         """Take the network card away, if there is one."""
         if self.namespace(host) in _namespaces():
             # the port first: else it outlives the namespace for a moment, and keeps its name from the next
-            if _port(address) in execute(["ip", "-n", self.switch, "-o", "link", "show"]):
+            if f" {_port(address)}@" in execute(["ip", "-n", self.switch, "-o", "link", "show"]):
                 _batch(self.switch, f"link del {_port(address)}")
             execute(["ip", "netns", "del", self.namespace(host)])
 
@@ -117,26 +114,17 @@ class Network:
         remove(self.switch, self.subnet)
 
 
-def open_network(wanted: IPv4Network) -> Network:
-    """Make a network on the first free /24 of the wanted range. Raises TestbedError when none is free."""
+def claim(wanted: IPv4Network) -> IPv4Network:
+    """Take the first free /24 of the wanted range for a run. Raises TestbedError when none is free."""
     addresses = json.loads(execute(["ip", "-json", "-4", "address", "show"]))
     routes = json.loads(execute(["ip", "-json", "-4", "route", "show", "table", "all"]) or "[]")
     reason = None
-    for number, subnet in enumerate(wanted.subnets(new_prefix=24)):
+    for subnet in wanted.subnets(new_prefix=24):
         conflict = taken_by(subnet, addresses, routes)
         if conflict is None:
-            network = Network(subnet, f"{PREFIX}{number}")
-            if _claim(network.switch):
-                try:
-                    _wire(network)
-                except CommandFailed as error:
-                    network.close()
-                    raise TestbedError(
-                        f"cannot set up the network of test hosts ({error.result.stderr.strip()}):"
-                        " run them on the machine itself or in a privileged container"
-                    ) from error
-                return network
-            conflict = f"network namespace {network.switch} exists"
+            if _set_dead_end(subnet):
+                return subnet
+            conflict = f"another run has just taken {subnet}"
         reason = reason or conflict
     raise TestbedError(
         f"no free network for test hosts in {wanted} ({reason}):"
@@ -144,32 +132,61 @@ def open_network(wanted: IPv4Network) -> Network:
     )
 
 
+def open_network(subnet: IPv4Network, switch: str) -> Network:
+    """Make a network on a subnet that has been claimed.
+
+    Args:
+        subnet: its addresses.
+        switch: a name that no other run has, of at most 15 characters, because an interface is called so too.
+
+    Raises:
+        TestbedError: networks cannot be made here.
+    """
+    network = Network(subnet, switch)
+    try:
+        _wire(network)
+    except CommandFailed as error:
+        remove(switch, subnet)
+        raise TestbedError(_refusal(error)) from error
+    return network
+
+
 def remove(switch: str, subnet: IPv4Network) -> None:
-    """Take away what is left of a run's network."""
+    """Take away what is left of a run's network; the claim last, so that nobody takes the subnet before."""
+    # by its name, because the kernel takes it away with the other end of the cable only a moment later
+    _quietly(["ip", "link", "del", switch])
     for namespace in _namespaces():
         if namespace == switch or namespace.startswith(f"{switch}-"):
             execute(["ip", "netns", "del", namespace])
-    # the kernel takes the other end of the cable away with the namespace, but a moment later
-    for interface in json.loads(execute(["ip", "-json", "link", "show"])):
-        if interface["ifname"] == switch:
-            _quietly(["ip", "link", "del", switch])
     _quietly(["ip", "route", "del", *_dead_end(subnet)])
 
 
-def _claim(switch: str) -> bool:
-    """Make the namespace of the switch; the kernel lets only one of several runs do so."""
+def _set_dead_end(subnet: IPv4Network) -> bool:
+    """Say by a route that the subnet is unreachable; False when another run has said so.
+
+    That the kernel lets only one of them do it makes it the claim. And should the interface go down, it keeps packets
+    to hosts from taking the default route out of here.
+    """
     try:
-        execute(["ip", "netns", "add", switch])
+        execute(["ip", "route", "add", *_dead_end(subnet)])
     except CommandFailed as error:
         if "File exists" in error.result.stderr:
             return False
-        raise TestbedError(f"cannot make a network namespace: {error.result.stderr.strip()}") from error
+        raise TestbedError(_refusal(error)) from error
     return True
+
+
+def _refusal(error: CommandFailed) -> str:
+    return (
+        f"cannot set up the network of test hosts ({error.result.stderr.strip()}):"
+        " run them on the machine itself or in a privileged container"
+    )
 
 
 def _wire(network: Network) -> None:
     """Put the switch together and connect this machine to it."""
     switch, bits = network.switch, network.subnet.prefixlen
+    execute(["ip", "netns", "add", switch])
     _batch(
         switch,
         "link set lo up",
@@ -188,8 +205,6 @@ def _wire(network: Network) -> None:
                 f"link add {switch} address {mac(network.controller)} type veth peer name machine netns {switch}",
                 f"link set {switch} addrgenmode none up",
                 f"address add {network.controller}/{bits} dev {switch}",
-                # should the interface go down, packets to hosts must not take the default route out of here
-                f"route add {' '.join(_dead_end(network.subnet))}",
             )
         ),
     )

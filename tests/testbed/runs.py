@@ -2,7 +2,7 @@
 
 CACHE/runs/<label>-<random>.lock    held for as long as the process of the run lives; has its process id
 CACHE/runs/<label>-<random>/
-    network.json                    the switch and the subnet
+    network.json                    the subnet
     hosts/<name>/host.json          the address and the control groups of a host
 """
 
@@ -52,6 +52,11 @@ class Run:
         return SOCKETS / self.name
 
     @property
+    def switch(self) -> str:
+        """The name of its network; short, because an interface is called so too."""
+        return f"swtb-{self.name.rpartition('-')[2]}"
+
+    @property
     def lock(self) -> Path:
         """Held by the process of the run; beside the folder, because it is the last to go."""
         return self.folder.with_name(f"{self.name}.lock")
@@ -70,9 +75,9 @@ class Run:
             records.append(HostRecord(folder.name, content.get("ip", "no address"), groups, folder / "root"))
         return records
 
-    def record_network(self, switch: str, subnet: IPv4Network) -> None:
+    def record_network(self, subnet: IPv4Network) -> None:
         """Write down what to take away should this process die."""
-        (self.folder / "network.json").write_text(json.dumps({"switch": switch, "subnet": str(subnet)}))
+        (self.folder / "network.json").write_text(json.dumps({"subnet": str(subnet)}))
 
     def remove(self) -> None:
         """Take away everything the run made; only for its own process, and for others once it is dead."""
@@ -83,7 +88,7 @@ class Run:
             cgroups.remove(host.cgroups)
         wiring = _read_json(self.folder / "network.json")
         if wiring:
-            network.remove(wiring["switch"], IPv4Network(wiring["subnet"]))
+            network.remove(self.switch, IPv4Network(wiring["subnet"]))
         remove_tree(self.sockets)
         remove_tree(self.folder)
         self.lock.unlink(missing_ok=True)

@@ -126,8 +126,9 @@ class Testbed:
             if name in self._hosts:
                 raise TestbedError(f"there is a host {name} already")
             if self._network is None:
-                self._network = network.open_network(self._pool)
-                self._run.record_network(self._network.switch, self._network.subnet)
+                subnet = network.claim(self._pool)
+                self._run.record_network(subnet)
+                self._network = network.open_network(subnet, self._run.switch)
             host = Host(
                 name,
                 self._network.next_address(host.address for host in self.hosts),
