@@ -6,7 +6,7 @@ import compileall
 import pathlib
 import py_compile
 import shutil
-from typing import Sequence, Tuple
+from collections.abc import Sequence
 
 from . import model_files
 
@@ -24,9 +24,7 @@ main()
 """
 
 
-def install(
-    root: pathlib.Path, *, engines: Sequence[Tuple[str, str]] = ENGINES, python_version: str = "3.11"
-) -> None:
+def install(root: pathlib.Path, *, engines: Sequence[tuple[str, str]] = ENGINES, python_version: str = "3.11") -> None:
     """Write fake engine environments, nvidia-smi and a model under `root`; may be repeated.
 
     `python_version` is the minor version of the root's /usr/bin/python3.

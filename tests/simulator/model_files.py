@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import pathlib
 import struct
-from typing import Any, Dict, List, Tuple
+from typing import Any
 
 CONFIG = {
     "architectures": ["DeepseekV3ForCausalLM"],
@@ -58,9 +58,9 @@ TEMPLATE = (
 )
 
 
-def write_safetensors(path: pathlib.Path, tensors: Dict[str, Tuple[str, List[int], bytes]]) -> None:
+def write_safetensors(path: pathlib.Path, tensors: dict[str, tuple[str, list[int], bytes]]) -> None:
     """name -> (dtype, shape, bytes), in the layout of the safetensors format: length, JSON header, data."""
-    header: Dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     data = b""
     for name, (dtype, shape, content) in tensors.items():
         header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(content)]}
@@ -99,5 +99,5 @@ def write_model(folder: pathlib.Path) -> None:
     weight_map = {}
     for file, names in shards.items():
         write_safetensors(folder / file, {name: ("BF16", [2, 2], bytes(8)) for name in names})
-        weight_map.update({name: file for name in names})
+        weight_map.update(dict.fromkeys(names, file))
     dump("model.safetensors.index.json", {"metadata": {"total_size": 8 * len(weight_map)}, "weight_map": weight_map})

@@ -13,7 +13,7 @@ import pathlib
 import signal
 import sys
 import time
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "opt/simulator"))
@@ -21,10 +21,10 @@ sys.path.insert(0, str(ROOT / "opt/simulator"))
 from engine_simulator import gpus, host  # noqa: E402
 
 RESERVED_MIB = 602  # what the driver keeps: used and free do not add up to total
-Gpu = Dict[str, Any]
+Gpu = dict[str, Any]
 
 
-def fields() -> Dict[str, Tuple[str, str, Callable[[Gpu], Any]]]:
+def fields() -> dict[str, tuple[str, str, Callable[[Gpu], Any]]]:
     """Field -> name in the header, unit, value."""
 
     def constant(value: Any) -> Callable[[Gpu], Any]:
@@ -64,7 +64,7 @@ def fields() -> Dict[str, Tuple[str, str, Callable[[Gpu], Any]]]:
     }
 
 
-APP_FIELDS: Dict[str, Tuple[str, str, Callable[[Gpu], Any]]] = {
+APP_FIELDS: dict[str, tuple[str, str, Callable[[Gpu], Any]]] = {
     "pid": ("pid", "", lambda app: app["pid"]),
     "gpu_uuid": ("gpu_uuid", "", lambda app: gpus.uuid_of(app["index"])),
     "gpu_bus_id": ("gpu_bus_id", "", lambda app: bus_id(app["index"])),
@@ -87,7 +87,7 @@ def process_name(pid: int) -> str:
         return "[Not Found]"
 
 
-def csv(table: Dict[str, Tuple[str, str, Callable[[Gpu], Any]]], wanted: str, rows: List[Gpu], style: List[str]) -> int:
+def csv(table: dict[str, tuple[str, str, Callable[[Gpu], Any]]], wanted: str, rows: list[Gpu], style: list[str]) -> int:
     names = [name.strip() for name in wanted.split(",")]
     for name in names:
         if name not in table:
@@ -104,8 +104,8 @@ def csv(table: Dict[str, Tuple[str, str, Callable[[Gpu], Any]]], wanted: str, ro
     return 0
 
 
-def visible_gpus(misbehaviour: Dict[str, Any]) -> List[Gpu]:
-    used: Dict[int, int] = {}
+def visible_gpus(misbehaviour: dict[str, Any]) -> list[Gpu]:
+    used: dict[int, int] = {}
     for entry in gpus.entries():
         for index, mib in entry["mib"].items():
             used[index] = used.get(index, 0) + mib
@@ -113,7 +113,7 @@ def visible_gpus(misbehaviour: Dict[str, Any]) -> List[Gpu]:
     return [{"index": i, "used": used.get(i, 0)} for i in range(int(gpus.facts()["count"])) if i not in hidden]
 
 
-def apps(shown: List[Gpu]) -> List[Gpu]:
+def apps(shown: list[Gpu]) -> list[Gpu]:
     """Processes on the shown GPUs; memory that lingers after its process belongs to nobody."""
     indices = {gpu["index"] for gpu in shown}
     return [
@@ -125,7 +125,7 @@ def apps(shown: List[Gpu]) -> List[Gpu]:
     ]
 
 
-def overview(shown: List[Gpu]) -> None:
+def overview(shown: list[Gpu]) -> None:
     facts = gpus.facts()
     line = "+" + "-" * 89 + "+"
     print(time.strftime("%a %b %e %H:%M:%S %Y") + "       \n" + line)
@@ -144,7 +144,7 @@ def overview(shown: List[Gpu]) -> None:
     print(line)
 
 
-def main(argv: List[str]) -> int:
+def main(argv: list[str]) -> int:
     file = host.root() / "etc/simulator/nvidia-smi.json"
     misbehaviour = json.loads(file.read_text()) if file.is_file() else {}
     if misbehaviour.get("hang"):
@@ -153,8 +153,8 @@ def main(argv: List[str]) -> int:
         print("Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.95")
         return 18
     shown = visible_gpus(misbehaviour)
-    query: Optional[Tuple[str, str]] = None
-    style: List[str] = []
+    query: tuple[str, str] | None = None
+    style: list[str] = []
     words = list(argv)
     while words:
         word = words.pop(0)

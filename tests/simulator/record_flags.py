@@ -50,9 +50,7 @@ def kind_of(action: argparse.Action) -> str:
 def type_of(action: argparse.Action) -> str:
     """str, int, float, json or human (an integer with a suffix); the engines wrap these in closures."""
     names = [getattr(action.type, "__name__", "")]
-    names += [
-        getattr(cell.cell_contents, "__name__", "") for cell in getattr(action.type, "__closure__", None) or ()
-    ]
+    names += [getattr(cell.cell_contents, "__name__", "") for cell in getattr(action.type, "__closure__", None) or ()]
     for name in names:
         if name in ("int", "float"):
             return name
@@ -74,9 +72,7 @@ def rows_of(parser: argparse.ArgumentParser) -> list[tuple[str, ...]]:
         default = "" if action.default in (None, argparse.SUPPRESS) else str(action.default)
         if len(default) > 60:
             default = ""
-        rows.append(
-            (",".join(action.option_strings), action.dest, kind_of(action), type_of(action), choices, default)
-        )
+        rows.append((",".join(action.option_strings), action.dest, kind_of(action), type_of(action), choices, default))
     return rows
 
 

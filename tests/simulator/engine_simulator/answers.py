@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 CAPITALS = {
     "france": "Paris", "germany": "Berlin", "italy": "Rome", "spain": "Madrid", "portugal": "Lisbon",
@@ -14,7 +14,7 @@ CAPITALS = {
     "russia": "Moscow", "ireland": "Dublin", "hungary": "Budapest", "the united kingdom": "London",
     "england": "London", "the united states": "Washington", "india": "New Delhi", "australia": "Canberra",
 }  # fmt: skip
-WEEK = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
+WEEK = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 FACTS = (
     (r"opposite of (?:the word )?['\"]?hot", "cold"),
     (r"opposite of (?:the word )?['\"]?up", "down"),
@@ -29,20 +29,24 @@ FACTS = (
     (r"boiling point of water.*celsius|water boils at.*celsius", "100"),
     (r"square root of 144", "12"),
 )
-OPERATORS = {"+": "__add__", "-": "__sub__", "*": "__mul__", "x": "__mul__", "×": "__mul__"}
-WORDS = "the of engine a model to serves and token in layer with cache for batch that on as is by".split()
+OPERATORS = {"+": "__add__", "-": "__sub__", "*": "__mul__", "x": "__mul__", "\u00d7": "__mul__"}
+WORDS = (
+    "the", "of", "engine", "a", "model", "to", "serves", "and",
+    "token", "in", "layer", "with", "cache", "for", "batch", "that",
+    "on", "as", "is", "by",
+)  # fmt: skip
 
 
-def _arithmetic(text: str) -> Optional[str]:
+def _arithmetic(text: str) -> str | None:
     text = re.sub(r"\bplus\b", "+", re.sub(r"\bminus\b", "-", re.sub(r"\btimes\b|multiplied by", "*", text)))
-    found = re.findall(r"(-?\d+)\s*([+\-*x×])\s*(\d+)", text)
+    found = re.findall(r"(-?\d+)\s*([+\-*x\u00d7])\s*(\d+)", text)
     if not found:
         return None
     left, operator, right = found[-1]
     return str(getattr(int(left), OPERATORS[operator])(int(right)))
 
 
-def _sequence(text: str) -> Optional[str]:
+def _sequence(text: str) -> str | None:
     numbers = re.search(r"(\d+(?:,\s*\d+){2,})\s*,?\s*$", text)
     if not numbers:
         return None
@@ -51,7 +55,7 @@ def _sequence(text: str) -> Optional[str]:
     return ", ".join(str(row[-1] + step * k) for k in range(1, 6))
 
 
-def known(prompt: str) -> Optional[str]:
+def known(prompt: str) -> str | None:
     """The bare right answer to a question the table or a rule covers, else None."""
     text = prompt.strip().lower()
     capitals = re.findall(r"capital (?:city )?of ([a-z ]+?)(?:\?|\.|,| is\b|$)", text)
@@ -60,7 +64,9 @@ def known(prompt: str) -> Optional[str]:
     repeat = re.search(r"(?:repeat|reply with|say|answer with|output)[^:\n]*:\s*(.+?)\s*$", prompt.strip(), re.I | re.S)
     if repeat and re.search(r"exactly|only|repeat", text):
         return repeat.group(1)
-    hidden = re.search(r"(?:secret|magic|pass)[ -]?(?:word|number|code|key)\s*(?:is|:|=)\s*['\"]?([\w-]+)", prompt, re.I)
+    hidden = re.search(
+        r"(?:secret|magic|pass)[ -]?(?:word|number|code|key)\s*(?:is|:|=)\s*['\"]?([\w-]+)", prompt, re.I
+    )
     if hidden and text.endswith(("?", ":", "is", ".")):
         return hidden.group(1)
     for pattern, answer in FACTS:
@@ -72,9 +78,9 @@ def known(prompt: str) -> Optional[str]:
     return _arithmetic(text) or _sequence(text)
 
 
-def pseudo_text(prompt: str, salt: str, tokens: int) -> List[str]:
+def pseudo_text(prompt: str, salt: str, tokens: int) -> list[str]:
     """`tokens` words that depend on nothing but the prompt and the salt."""
-    words: List[str] = []
+    words: list[str] = []
     block = b""
     counter = 0
     while len(words) < tokens:
@@ -86,7 +92,7 @@ def pseudo_text(prompt: str, salt: str, tokens: int) -> List[str]:
     return words
 
 
-def instance_of(schema: Dict[str, Any]) -> Any:
+def instance_of(schema: dict[str, Any]) -> Any:
     """The smallest value that satisfies the common parts of a JSON schema."""
     if "const" in schema:
         return schema["const"]
@@ -105,7 +111,7 @@ def instance_of(schema: Dict[str, Any]) -> Any:
     return plain.get(kind, "example")
 
 
-def structured(prompt: str, response_format: Dict[str, Any]) -> Optional[str]:
+def structured(prompt: str, response_format: dict[str, Any]) -> str | None:
     """The reply in JSON mode; None when the request did not ask for it."""
     kind = response_format.get("type")
     if kind == "json_schema":
@@ -126,7 +132,7 @@ def structured(prompt: str, response_format: Dict[str, Any]) -> Optional[str]:
     return json.dumps(value)
 
 
-def tool_arguments(prompt: str, parameters: Dict[str, Any]) -> Dict[str, Any]:
+def tool_arguments(prompt: str, parameters: dict[str, Any]) -> dict[str, Any]:
     """Arguments for a tool call; a city named in the prompt goes where a place is asked for."""
     arguments = instance_of({"type": "object", **parameters})
     place = re.search(r"\b(?:in|for|at) ([A-Z][a-z]+)", prompt)

@@ -9,7 +9,8 @@ import json
 import os
 import socket
 import threading
-from typing import Any, Dict, Iterable, Optional, Tuple
+from collections.abc import Iterable
+from typing import Any
 
 
 class Channel:
@@ -19,12 +20,12 @@ class Channel:
         self.end = end
 
     @classmethod
-    def pair(cls) -> Tuple["Channel", "Channel"]:
+    def pair(cls) -> tuple[Channel, Channel]:
         left, right = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         return cls(left), cls(right)
 
     @classmethod
-    def from_fd(cls, fd: int) -> "Channel":
+    def from_fd(cls, fd: int) -> Channel:
         return cls(socket.socket(fileno=fd))
 
     def fileno(self) -> int:
@@ -38,7 +39,7 @@ class Channel:
         except OSError:
             return False
 
-    def receive(self) -> Optional[Dict[str, Any]]:
+    def receive(self) -> dict[str, Any] | None:
         try:
             packet = self.end.recv(65536)
         except OSError:
@@ -69,5 +70,5 @@ class Lifeline:
 def close_all_but(keep: Iterable[int]) -> None:
     """Close every descriptor above stderr except `keep`; for a freshly forked child."""
     kept = sorted({0, 1, 2, *keep})
-    for low, high in zip(kept, kept[1:] + [os.sysconf("SC_OPEN_MAX")]):
+    for low, high in zip(kept, [*kept[1:], os.sysconf("SC_OPEN_MAX")]):
         os.closerange(low + 1, high)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pathlib
 import signal
 import socket
 import sys
 import threading
 import time
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable
 
 from . import shm, titles, web
 from .channel import Channel, close_all_but
@@ -18,7 +20,7 @@ from .link import Link
 from .misbehaviour import Misbehaviour
 
 
-def fork(run: Callable[[], None], keep: List[int], title: str) -> int:
+def fork(run: Callable[[], None], keep: list[int], title: str) -> int:
     """Run `run` in a child that owns the descriptors `keep`; returns its pid."""
     pid = os.fork()
     if pid:
@@ -35,15 +37,13 @@ def fork(run: Callable[[], None], keep: List[int], title: str) -> int:
         os._exit(1)
 
 
-def kill(pids: List[int], number: int = signal.SIGKILL) -> None:
+def kill(pids: list[int], number: int = signal.SIGKILL) -> None:
     for pid in pids:
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
-        except ProcessLookupError:
-            pass
 
 
-def later(seconds: Optional[float], action: Callable[[], None]) -> None:
+def later(seconds: float | None, action: Callable[[], None]) -> None:
     """Run `action` in `seconds` from now; nothing for None."""
     if seconds is not None:
         timer = threading.Timer(seconds, action)
@@ -57,10 +57,10 @@ class Frontend:
     def __init__(self, launch: Launch, bad: Misbehaviour) -> None:
         self.launch = launch
         self.bad = bad
-        self.children: List[int] = []
+        self.children: list[int] = []
         self.begin = time.monotonic()
         self.terminated = threading.Event()
-        self.channel: Optional[Channel] = None
+        self.channel: Channel | None = None
 
     def start_timers(self) -> None:
         """Signals and the SIM_EXIT_AFTER timer; called after the forks, because threads do not survive one."""
@@ -85,7 +85,7 @@ class Frontend:
     def serve(self, server: web.Server) -> None:
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 3600}, daemon=True).start()
 
-    def leave_orphan(self, listening: socket.socket, segments: List[str]) -> None:
+    def leave_orphan(self, listening: socket.socket, segments: list[str]) -> None:
         """SIM_ORPHAN: a process that left the tree keeps the port, the segments, or both."""
         kind = self.bad.orphan
         if not kind:
@@ -102,7 +102,7 @@ class Frontend:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         if kind in ("shm", "both"):
             for path in segments:
-                if os.path.exists(path):
+                if pathlib.Path(path).exists():
                     shm.attach(path)
         while True:
             time.sleep(3600)

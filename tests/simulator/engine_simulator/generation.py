@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 import threading
 import time
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
-from . import answers, tokens
+from . import answers, model, tokens
 from .launch import Launch
 from .link import Link
 from .misbehaviour import Misbehaviour
@@ -24,7 +25,7 @@ class Job(NamedTuple):
 
     prompt: str
     prompt_tokens: int
-    pieces: List[str]
+    pieces: list[str]
     finish_reason: str
 
 
@@ -37,7 +38,7 @@ class Counters:
         self.requests = 0
         self.prompt_tokens = 0
         self.generated_tokens = 0
-        self.finished: Dict[str, int] = {}
+        self.finished: dict[str, int] = {}
         self.first_token_seconds = 0.0
         self.first_tokens = 0
 
@@ -56,8 +57,8 @@ def make_job(
     prompt: str,
     prompt_tokens: int,
     max_tokens: int,
-    options: Dict[str, Any],
-    answer: Optional[str],
+    options: dict[str, Any],
+    answer: str | None,
 ) -> Job:
     """Decide the answer. `answer`: what a right model says; None makes pseudo text of the prompt.
 
@@ -84,7 +85,7 @@ def make_job(
     return Job(prompt, prompt_tokens, pieces, finish)
 
 
-def _stops(options: Dict[str, Any]) -> List[str]:
+def _stops(options: dict[str, Any]) -> list[str]:
     stop = options.get("stop") or []
     return [stop] if isinstance(stop, str) else list(stop)
 
@@ -100,7 +101,7 @@ class Generator:
         self.aborted = threading.Event()
         self._slots = threading.BoundedSemaphore(launch.max_running)
 
-    def run(self, job: Job) -> Iterator[Tuple[str, int]]:
+    def run(self, job: Job) -> Iterator[tuple[str, int]]:
         """Yield (text, tokens so far). Raises EngineGone; waits for ever where the engine hangs."""
         with self._slots:
             self.counters.add(running=1, requests=1)
@@ -109,7 +110,7 @@ class Generator:
             finally:
                 self.counters.add(running=-1)
 
-    def warm_up(self, job: Job) -> Iterator[Tuple[str, int]]:
+    def warm_up(self, job: Job) -> Iterator[tuple[str, int]]:
         """The engine's own first request: neither counted nor subject to the SIM_ hangs."""
         if not self.link.confirm():
             raise EngineGone
@@ -119,6 +120,8 @@ class Generator:
     def _check(self) -> None:
         if self.bad.post_hangs or self._hangs_by_count():
             threading.Event().wait()
+        if self.launch.engine == "vllm" and model.is_mla(self.launch.config) and not model.mla_fits(self.launch.config):
+            self.link.fatal("RuntimeError: Unsupported head dimensions of multi-head latent attention")
         if not self.link.confirm() or self.aborted.is_set():
             raise EngineGone
 
@@ -126,7 +129,7 @@ class Generator:
         limit = self.bad.hang_after_requests
         return limit is not None and self.counters.requests > limit
 
-    def _run(self, job: Job) -> Iterator[Tuple[str, int]]:
+    def _run(self, job: Job) -> Iterator[tuple[str, int]]:
         bad = self.bad
         self._check()
         factor = bad.speed * (5.0 if bad.garbage else 1.0)

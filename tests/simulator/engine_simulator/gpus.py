@@ -10,7 +10,8 @@ import json
 import os
 import pathlib
 import time
-from typing import Any, Dict, List, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 from . import host
 
@@ -25,7 +26,7 @@ DEFAULT = {
 LEDGERS = ("run/simulator/gpu", "dev/simulator-gpu")
 
 
-def facts() -> Dict[str, Any]:
+def facts() -> dict[str, Any]:
     """/etc/simulator/gpus.json over the defaults: count, name, memory_mib, compute_cap, driver."""
     file = host.root() / "etc/simulator/gpus.json"
     return {**DEFAULT, **(json.loads(file.read_text()) if file.is_file() else {})}
@@ -35,14 +36,14 @@ def uuid_of(index: int) -> str:
     return f"GPU-51000000-0000-4000-8000-{index:012x}"
 
 
-def visible(environment: Mapping[str, str]) -> List[int]:
+def visible(environment: Mapping[str, str]) -> list[int]:
     """Indices a process may use, in the order of CUDA_VISIBLE_DEVICES (indices or UUIDs)."""
     count = int(facts()["count"])
     text = environment.get("CUDA_VISIBLE_DEVICES")
     if text is None:
         return list(range(count))
     known = {uuid_of(index): index for index in range(count)}
-    chosen: List[int] = []
+    chosen: list[int] = []
     for item in (part.strip() for part in text.split(",")):
         index = known.get(item, int(item) if item.isdigit() else -1)
         if not 0 <= index < count:
@@ -51,7 +52,7 @@ def visible(environment: Mapping[str, str]) -> List[int]:
     return chosen
 
 
-def _still_lingers(file: pathlib.Path, entry: Dict[str, Any]) -> bool:
+def _still_lingers(file: pathlib.Path, entry: dict[str, Any]) -> bool:
     """Memory of a dead process that the driver has not given back yet.
 
     Nobody sees the moment of death, so the first look at the dead process starts the clock.
@@ -66,7 +67,7 @@ def _still_lingers(file: pathlib.Path, entry: Dict[str, Any]) -> bool:
     return time.time() - float(entry["dead_since"]) < linger
 
 
-def entries() -> List[Dict[str, Any]]:
+def entries() -> list[dict[str, Any]]:
     """What the ledgers hold: {"pid": int, "alive": bool, "mib": {index: MiB}}, the dead only while they linger."""
     found = []
     for ledger in LEDGERS:
@@ -92,7 +93,7 @@ def used_by_others(index: int) -> int:
 
 def hold(mib_by_index: Mapping[int, int], linger: float) -> None:
     """Record what this process holds; replaces its earlier entry. `linger`: seconds it outlives the process."""
-    record: Dict[str, Any] = {str(index): mib for index, mib in mib_by_index.items()}
+    record: dict[str, Any] = {str(index): mib for index, mib in mib_by_index.items()}
     record["start_time"] = host.start_time(os.getpid())
     if linger:
         record["linger"] = linger
@@ -102,8 +103,8 @@ def hold(mib_by_index: Mapping[int, int], linger: float) -> None:
             continue
         temporary = folder / f".{os.getpid()}"
         temporary.write_text(json.dumps(record))
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, folder / str(os.getpid()))
+        temporary.chmod(0o644)
+        temporary.replace(folder / str(os.getpid()))
         return
 
 

@@ -6,12 +6,13 @@ rank, so a frozen or dead rank freezes the engine as it does in reality.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
 import threading
 import time
-from typing import Any, List, Optional
+from typing import Any
 
 from . import loading, logs, shm, worker
 from .channel import Channel, Lifeline
@@ -29,9 +30,9 @@ class Head:
         self.parent = parent
         self.launch = launch
         self.bad = bad
-        self.ranks: List[Channel] = []
-        self.pids: List[int] = []
-        self.segments: List[str] = []
+        self.ranks: list[Channel] = []
+        self.pids: list[int] = []
+        self.segments: list[str] = []
         self.lifeline = Lifeline()
 
     def core_log(self, text: str, level: str = "INFO", place: str = "core.py:402") -> None:
@@ -56,7 +57,7 @@ class Head:
             shm.remove(self.segments)  # the resource tracker of the real engine does this
         os._exit(code)
 
-    def start_ranks(self, first: int, titles: List[str]) -> None:
+    def start_ranks(self, first: int, titles: list[str]) -> None:
         for rank in range(first, self.launch.ranks):
             mine, theirs = Channel.pair()
             self.ranks.append(mine)
@@ -65,7 +66,7 @@ class Head:
             self.pids.append(pid)
             theirs.end.close()
 
-    def wait_until_loaded(self) -> Optional[str]:
+    def wait_until_loaded(self) -> str | None:
         """None once every rank is ready, else the failure of the first that failed or died."""
         waiting = list(self.ranks)
         while waiting:
@@ -81,9 +82,9 @@ class Head:
 
     def serve(self) -> None:
         """Answer round trips until the parent or a rank is gone."""
-        orphan_until: Optional[float] = None
+        orphan_until: float | None = None
         while True:
-            sources: List[Channel] = list(self.ranks) + ([self.parent] if orphan_until is None else [])
+            sources: list[Channel] = list(self.ranks) + ([self.parent] if orphan_until is None else [])
             patience = None if orphan_until is None else max(0.0, orphan_until - time.monotonic())
             readable, _, _ = select.select(sources, [], [], patience)
             if not readable and orphan_until is not None:
@@ -115,8 +116,8 @@ class Head:
             "ERROR",
             "multiproc_executor.py:316",
         )
-        self.core_log("EngineCore encountered a fatal error.", "ERROR", "core.py:1120")
-        self.core_log("vllm.v1.engine.exceptions.EngineDeadError", "ERROR", "core.py:1120")
+        self.core_log("EngineCore encountered a fatal error.", "ERROR", "core.py:1520")
+        self.core_log("vllm.v1.engine.exceptions.EngineDeadError", "ERROR", "core.py:1520")
         self.die()
 
     def fatal(self, text: str) -> None:
@@ -125,11 +126,11 @@ class Head:
             if self.launch.engine == "sglang":
                 logs.sglang(line, "TP0" if self.launch.tensor_parallel > 1 else "")
             else:
-                self.core_log(line, "ERROR", "core.py:1120")
+                self.core_log(line, "ERROR", "core.py:1520")
         self.die()
 
 
-def traceback_lines(launch: Launch, text: str) -> List[str]:
+def traceback_lines(launch: Launch, text: str) -> list[str]:
     if launch.engine == "sglang":
         body = (
             "Scheduler hit an exception: Traceback (most recent call last):\n"
@@ -147,10 +148,8 @@ def traceback_lines(launch: Launch, text: str) -> List[str]:
 
 
 def _signal(pid: int, number: int) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
-    except ProcessLookupError:
-        pass
 
 
 def _reap(pid: int, deadline: float) -> None:
@@ -183,7 +182,7 @@ def run_engine_core(parent: Channel, launch: Launch, bad: Misbehaviour) -> None:
     failure = head.wait_until_loaded()
     if failure:
         for line in traceback_lines(launch, failure):
-            head.core_log(line.replace("encountered a fatal error", "failed to start"), "ERROR", "core.py:1075")
+            head.core_log(line.replace("encountered a fatal error", "failed to start"), "ERROR", "core.py:1510")
         parent.send(failed=failure)
         head.die()
     head.core_log(backend_line(launch), place="cuda.py:507")
@@ -206,7 +205,7 @@ def backend_line(launch: Launch) -> str:
     return f"Using {name} attention backend out of potential backends: ['{name}']."
 
 
-def die_on_time(head: "Head") -> None:
+def die_on_time(head: Head) -> None:
     """SIM_DIE_AFTER: a shape error that many seconds after the process's start."""
     if head.bad.die_after is not None:
         timer = threading.Timer(head.bad.die_after, head.fatal, [SHAPE_ERROR])
@@ -221,7 +220,7 @@ def kv_tokens(launch: Launch) -> int:
 
 
 def run_scheduler(
-    parent: Channel, launch: Launch, bad: Misbehaviour, rank: int, others: List[Channel], to_first: Optional[Channel]
+    parent: Channel, launch: Launch, bad: Misbehaviour, rank: int, others: list[Channel], to_first: Channel | None
 ) -> None:
     """An SGLang scheduler; the first also asks the `others`, the rest answer on `to_first`. Never returns."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN if bad.ignore_sigterm else signal.SIG_DFL)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import functools
 import pathlib
-from typing import Optional
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def root() -> pathlib.Path:
     """The root that install() was given: '/' inside a test host, a folder in unit tests.
 
@@ -19,7 +18,7 @@ def root() -> pathlib.Path:
     return pathlib.Path("/")
 
 
-def start_time(pid: int) -> Optional[int]:
+def start_time(pid: int) -> int | None:
     """Field 22 of /proc/<pid>/stat (clock ticks since boot); None for a process that is gone or a zombie."""
     try:
         stat = pathlib.Path(f"/proc/{pid}/stat").read_text()

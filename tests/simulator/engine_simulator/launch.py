@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import pathlib
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 
 @dataclasses.dataclass
@@ -15,8 +15,8 @@ class Launch:
     engine: str
     version: str
     model_path: str
-    config: Dict[str, Any]
-    names: List[str]
+    config: dict[str, Any]
+    names: list[str]
     host: str
     port: int
     tensor_parallel: int
@@ -27,12 +27,12 @@ class Launch:
     dummy_weights: bool
     on_gpu: bool
     max_running: int
-    speculation: Optional[str]
-    api_keys: List[str]
+    speculation: str | None
+    api_keys: list[str]
     dev_mode: bool
-    tool_parser: Optional[str]
-    reasoning_parser: Optional[str]
-    drain_seconds: Optional[float]
+    tool_parser: str | None
+    reasoning_parser: str | None
+    drain_seconds: float | None
     args: argparse.Namespace
 
     @property

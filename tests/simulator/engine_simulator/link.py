@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from typing import Dict, List, Optional
 
 from .channel import Channel
 
@@ -14,14 +13,14 @@ class Link:
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
         self.dead = threading.Event()
-        self._waiting: List[threading.Event] = []
+        self._waiting: list[threading.Event] = []
         self._wake = threading.Condition()
         self._number = 0
 
     def start(self) -> None:
         threading.Thread(target=self._run, daemon=True).start()
 
-    def confirm(self, timeout: Optional[float] = None) -> bool:
+    def confirm(self, timeout: float | None = None) -> bool:
         """Wait until every rank has answered a question asked after this call; False on timeout or death."""
         answered = threading.Event()
         with self._wake:
@@ -40,7 +39,7 @@ class Link:
                     self._wake.wait()
                 asked, self._waiting = self._waiting, []
             self._number += 1
-            answer: Optional[Dict[str, object]] = None
+            answer: dict[str, object] | None = None
             if self.channel.send(ping=self._number):
                 answer = self.channel.receive()
             if answer is None:

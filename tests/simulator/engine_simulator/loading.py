@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Callable, Dict, Optional
+from typing import Callable
 
 from . import gpus, logs, model
 from .launch import Launch
 from .misbehaviour import Misbehaviour
 
 WEIGHTS_SHARE = 0.75  # of the memory a rank ends up holding; the rest is KV cache and graphs
+#: back ends that refuse an MLA model on compute capability 12.x (vllm-project/vllm#57932)
+MLA_NOT_ON_12 = ("FLASHMLA", "CUTLASS_MLA", "FLASHINFER_MLA", "FLASH_ATTN_MLA", "FLASHMLA_SPARSE")
 CONTEXT_MIB = 650  # a CUDA context with the communicators
 
 
@@ -46,7 +48,7 @@ def _free_memory_check(launch: Launch, index: int, target: int) -> None:
         )
 
 
-def _gpu_of(launch: Launch, rank: int) -> Optional[int]:
+def _gpu_of(launch: Launch, rank: int) -> int | None:
     if not launch.on_gpu:
         return None
     usable = gpus.visible(os.environ)
@@ -58,14 +60,24 @@ def _gpu_of(launch: Launch, rank: int) -> Optional[int]:
     return usable[rank]
 
 
+def _check_backend(launch: Launch) -> None:
+    """vLLM looks at the GPU when a worker builds the model; SGLang fails later, at the first prefill."""
+    if launch.engine != "vllm" or not launch.on_gpu or not model.is_mla(launch.config):
+        return
+    backend = str(launch.args.attention_backend or "").upper()
+    if backend in MLA_NOT_ON_12 and float(gpus.facts()["compute_cap"]) >= 12:
+        raise LoadFailure(
+            f"ValueError: Selected backend AttentionBackendEnum.{backend} is not valid for this configuration. "
+            "Reason: ['compute capability not supported']"
+        )
+
+
 def _check_weights(launch: Launch) -> None:
     if launch.dummy_weights:
         return
     files = model.shards(launch.model_path)
     if not files:
-        raise LoadFailure(
-            f"RuntimeError: Cannot find any model weights with `{launch.model_path}`"
-        )
+        raise LoadFailure(f"RuntimeError: Cannot find any model weights with `{launch.model_path}`")
     missing = [file for file in files if not file.is_file()]
     if missing:
         raise LoadFailure(f"FileNotFoundError: No such file or directory: {missing[0]}")
@@ -81,12 +93,13 @@ def load(launch: Launch, bad: Misbehaviour, rank: int, say: Callable[[str], None
 
     def hold(mib: int) -> None:
         if index is not None:
-            held: Dict[int, int] = {index: mib}
+            held: dict[int, int] = {index: mib}
             gpus.hold(held, bad.gpu_linger)
 
     if index is not None:
         _free_memory_check(launch, index, target)
         hold(CONTEXT_MIB)
+    _check_backend(launch)
     _check_weights(launch)
     _load_weights(launch, bad, say, lambda percent: hold(CONTEXT_MIB + int(target * WEIGHTS_SHARE * percent / 100)))
     hold(target)
@@ -99,9 +112,7 @@ def load(launch: Launch, bad: Misbehaviour, rank: int, say: Callable[[str], None
             time.sleep(bad.load_seconds * 0.06)
 
 
-def _load_weights(
-    launch: Launch, bad: Misbehaviour, say: Callable[[str], None], grow: Callable[[int], None]
-) -> None:
+def _load_weights(launch: Launch, bad: Misbehaviour, say: Callable[[str], None], grow: Callable[[int], None]) -> None:
     """Ten steps. Dummy weights have no bar in the engines; a stall shows one all the same, to be seen at all."""
     title = "Multi-thread loading shards" if launch.engine == "sglang" else "Loading safetensors checkpoint shards"
     begin = time.monotonic()

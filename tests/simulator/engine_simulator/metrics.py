@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import List, Tuple
-
 from .generation import Counters
 from .launch import Launch
 
@@ -11,7 +9,7 @@ ACCEPT_LENGTH = 2.8  # tokens per verification step of a simulated drafter, the 
 DRAFT_TOKENS = 3
 
 
-def _render(rows: List[Tuple[str, str, float]], labels: str) -> str:
+def _render(rows: list[tuple[str, str, float]], labels: str) -> str:
     lines = []
     for name, kind, value in rows:
         lines.append(f"# TYPE {name} {kind}")
@@ -50,7 +48,7 @@ def sglang(launch: Launch, counters: Counters, kv_tokens: int) -> str:
 
 def vllm(launch: Launch, counters: Counters) -> str:
     labels = f'engine="0",model_name="{launch.names[0]}"'
-    rows: List[Tuple[str, str, float]] = [
+    rows: list[tuple[str, str, float]] = [
         ("vllm:num_requests_running", "gauge", counters.running),
         ("vllm:num_requests_waiting", "gauge", 0),
         ("vllm:kv_cache_usage_perc", "gauge", 0.0),

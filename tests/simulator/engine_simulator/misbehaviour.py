@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from typing import Dict, Mapping, Optional
+from collections.abc import Mapping
+from typing import Any
 
 EX_USAGE = 64  # sysexits.h; no real engine exits with it, so a broken test is told from a broken engine
 
@@ -15,24 +16,24 @@ class Misbehaviour:
 
     load_seconds: float = 1.0
     silent_load: bool = False
-    stall_at: Optional[float] = None
-    exit_after: Optional[float] = None
+    stall_at: float | None = None
+    exit_after: float | None = None
     exit_code: int = 1
-    exit_when_ready_after: Optional[float] = None
+    exit_when_ready_after: float | None = None
     never_ready: bool = False
     post_hangs: bool = False
     garbage: bool = False
     repeat_token: bool = False
     any_model: bool = False
-    die_after: Optional[float] = None
-    hang_after_requests: Optional[int] = None
-    busy_503: Optional[float] = None
+    die_after: float | None = None
+    hang_after_requests: int | None = None
+    busy_503: float | None = None
     info_endpoint: str = ""
     speed: float = 1.0
     noise: float = 0.0
-    first_token_seconds: Optional[float] = None
+    first_token_seconds: float | None = None
     attention_backend: str = ""
-    max_running: Optional[int] = None
+    max_running: int | None = None
     truncate_stream: bool = False
     ignore_sigterm: bool = False
     orphan: str = ""
@@ -46,7 +47,7 @@ class Misbehaviour:
 CHOICES = {"info_endpoint": ("old", "new"), "orphan": ("port", "shm", "both")}
 
 
-def _convert(field: dataclasses.Field, text: str) -> object:
+def _convert(field: dataclasses.Field[Any], text: str) -> object:
     if "bool" in str(field.type):
         if text not in ("0", "1", ""):
             raise ValueError("must be 0 or 1")
@@ -66,7 +67,7 @@ def _convert(field: dataclasses.Field, text: str) -> object:
 def read(environment: Mapping[str, str]) -> Misbehaviour:
     """Parse the SIM_* variables; an unknown name or a bad value ends the process with EX_USAGE."""
     fields = {"SIM_" + field.name.upper(): field for field in dataclasses.fields(Misbehaviour)}
-    values: Dict[str, object] = {}
+    values: dict[str, object] = {}
     for name, text in environment.items():
         if not name.startswith("SIM_"):
             continue

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import pathlib
-from typing import Any, Dict, List
+from typing import Any
 
 
 class ModelError(Exception):
     """The folder cannot be served; the text is the engine's last line."""
 
 
-def read_config(path: str) -> Dict[str, Any]:
+def read_config(path: str) -> dict[str, Any]:
     """config.json of a local folder; a multimodal wrapper's text_config is flattened into it."""
     folder = pathlib.Path(path)
     if not folder.is_dir():
@@ -29,21 +29,26 @@ def read_config(path: str) -> Dict[str, Any]:
     return {**config, **config.get("text_config", {})}
 
 
-def max_length(config: Dict[str, Any]) -> int:
+def max_length(config: dict[str, Any]) -> int:
     """The longest context the model was made for."""
     return int(config.get("max_position_embeddings", 2048))
 
 
-def is_mla(config: Dict[str, Any]) -> bool:
+def is_mla(config: dict[str, Any]) -> bool:
     """Multi-head latent attention: DeepSeek V2/V3 and the models shaped like them."""
     return bool(config.get("kv_lora_rank"))
 
 
-def attention_heads(config: Dict[str, Any]) -> int:
+def mla_fits(config: dict[str, Any]) -> bool:
+    """Dimensions vLLM's MLA kernels have; with others it comes up and dies of its first request (0.32.0, CPU)."""
+    return config.get("kv_lora_rank") == 512 and config.get("qk_rope_head_dim") == 64
+
+
+def attention_heads(config: dict[str, Any]) -> int:
     return int(config.get("num_attention_heads", 1))
 
 
-def shards(path: str) -> List[pathlib.Path]:
+def shards(path: str) -> list[pathlib.Path]:
     """The weight files; one missing that the index names is the caller's error to report."""
     folder = pathlib.Path(path)
     index = folder / "model.safetensors.index.json"

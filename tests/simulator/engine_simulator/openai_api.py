@@ -10,7 +10,8 @@ import json
 import re
 import time
 import uuid
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from collections.abc import Iterator
+from typing import Any
 
 from . import answers, generation, tokens
 from .generation import EngineGone, Generator, Job
@@ -22,7 +23,7 @@ from .web import Request, Stream
 class Refused(Exception):
     """The request is answered with an error: status, message, type, parameter."""
 
-    def __init__(self, status: int, message: str, kind: str = "BadRequestError", param: Optional[str] = None) -> None:
+    def __init__(self, status: int, message: str, kind: str = "BadRequestError", param: str | None = None) -> None:
         super().__init__(message)
         self.status, self.message, self.kind, self.param = status, message, kind, param
 
@@ -35,38 +36,38 @@ class Dialect:
         self.bad = bad
 
     @property
-    def shown_names(self) -> List[str]:
+    def shown_names(self) -> list[str]:
         return ["some-other-model"] if self.bad.wrong_name else self.launch.names
 
-    def error(self, refused: Refused) -> Dict[str, Any]:
+    def error(self, refused: Refused) -> dict[str, Any]:
         raise NotImplementedError
 
     def request_id(self, chat: bool) -> str:
         raise NotImplementedError
 
-    def check_model(self, body: Dict[str, Any]) -> str:
+    def check_model(self, body: dict[str, Any]) -> str:
         """The name to answer with; Refused for one the engine does not serve."""
         raise NotImplementedError
 
-    def check_length(self, prompt_tokens: int, max_tokens: Optional[int]) -> int:
+    def check_length(self, prompt_tokens: int, max_tokens: int | None) -> int:
         """Tokens that may be generated; Refused when it does not fit."""
         raise NotImplementedError
 
-    def check_tools(self, body: Dict[str, Any]) -> None:
+    def check_tools(self, body: dict[str, Any]) -> None:
         """Refused where the engine lacks the flags that tools need."""
 
-    def choice_extra(self, stream: bool, chat: bool) -> Dict[str, Any]:
+    def choice_extra(self, stream: bool, chat: bool) -> dict[str, Any]:
         return {}
 
-    def chunk_extra(self) -> Dict[str, Any]:
+    def chunk_extra(self) -> dict[str, Any]:
         """Fields that a completion chunk has beside the choices."""
         return {}
 
-    def usage(self, prompt_tokens: int, generated: int) -> Dict[str, Any]:
+    def usage(self, prompt_tokens: int, generated: int) -> dict[str, Any]:
         total = prompt_tokens + generated
         return {"prompt_tokens": prompt_tokens, "total_tokens": total, "completion_tokens": generated}
 
-    def message(self, text: Optional[str], reasoning: Optional[str]) -> Dict[str, Any]:
+    def message(self, text: str | None, reasoning: str | None) -> dict[str, Any]:
         raise NotImplementedError
 
     reasoning_key = "reasoning_content"
@@ -78,7 +79,7 @@ def _text_of(content: Any) -> str:
     return "" if content is None else str(content)
 
 
-def _has_word_of(tool: Dict[str, Any], prompt: str) -> bool:
+def _has_word_of(tool: dict[str, Any], prompt: str) -> bool:
     words = re.findall(r"[a-z]{4,}", tool.get("name", "").lower() + " " + tool.get("description", "").lower())
     return any(word in prompt.lower() for word in words)
 
@@ -109,7 +110,7 @@ class Api:
         except EngineGone:
             request.drop()
 
-    def _body(self, request: Request) -> Dict[str, Any]:
+    def _body(self, request: Request) -> dict[str, Any]:
         kind = (request.headers.get("content-type") or "").split(";")[0].strip().lower()
         if kind != "application/json":
             raise Refused(400, "Unsupported Media Type: Only 'application/json' is allowed", "Bad Request")
@@ -121,13 +122,13 @@ class Api:
             raise Refused(400, "1 validation error: Input should be a valid dictionary", "Bad Request")
         return body
 
-    def _limit(self, body: Dict[str, Any], prompt_tokens: int, default: Optional[int]) -> int:
+    def _limit(self, body: dict[str, Any], prompt_tokens: int, default: int | None) -> int:
         wanted = body.get("max_tokens", body.get("max_completion_tokens"))
         if wanted is not None and (not isinstance(wanted, int) or wanted < 1):
             raise Refused(400, f"max_tokens must be at least 1, got {wanted}.", "BadRequestError", "max_tokens")
         return self.dialect.check_length(prompt_tokens, wanted if wanted is not None else default)
 
-    def _completions(self, request: Request, body: Dict[str, Any]) -> None:
+    def _completions(self, request: Request, body: dict[str, Any]) -> None:
         if "prompt" not in body:
             raise Refused(400, "1 validation error: {'type': 'missing', 'loc': ('body', 'prompt'), "
                                "'msg': 'Field required'}", "Bad Request")  # fmt: skip
@@ -151,7 +152,7 @@ class Api:
         usage = self._full_usage(sum(job.prompt_tokens for job in jobs), generated)
         request.json(200, {**head, "choices": choices, "usage": usage})
 
-    def _completion_job(self, body: Dict[str, Any], prompt: Any) -> Job:
+    def _completion_job(self, body: dict[str, Any], prompt: Any) -> Job:
         count = tokens.count(prompt)
         limit = self._limit(body, count, 16)
         text = json.dumps(prompt) if isinstance(prompt, list) else str(prompt)
@@ -159,7 +160,7 @@ class Api:
         structured = answers.structured(text, body.get("response_format") or {})
         return generation.make_job(self.bad, text, count, limit, body, structured or _as_continuation(text, found))
 
-    def _chat(self, request: Request, body: Dict[str, Any]) -> None:
+    def _chat(self, request: Request, body: dict[str, Any]) -> None:
         messages = body.get("messages")
         if not isinstance(messages, list) or not messages:
             raise Refused(400, "1 validation error: {'type': 'missing', 'loc': ('body', 'messages'), "
@@ -195,12 +196,12 @@ class Api:
         choice.update(self.dialect.choice_extra(False, True))
         request.json(200, {**head, "choices": [choice], "usage": self._full_usage(job.prompt_tokens, generated)})
 
-    def _thinks(self, body: Dict[str, Any]) -> bool:
+    def _thinks(self, body: dict[str, Any]) -> bool:
         template = body.get("chat_template_kwargs") or {}
         wanted = template.get("enable_thinking", template.get("thinking", True))
         return bool(self.launch.reasoning_parser) and bool(wanted)
 
-    def _tool_call(self, body: Dict[str, Any], asked: str, messages: List[Any]) -> Optional[Dict[str, Any]]:
+    def _tool_call(self, body: dict[str, Any], asked: str, messages: list[Any]) -> dict[str, Any] | None:
         tools = [tool.get("function", {}) for tool in body.get("tools") or []]
         choice = body.get("tool_choice", "auto" if tools else "none")
         if not tools or choice == "none" or messages[-1].get("role") == "tool":
@@ -217,17 +218,18 @@ class Api:
 
     # -- answers -------------------------------------------------------------------------------------------
 
-    def _whole(self, job: Job) -> Tuple[str, int]:
+    def _whole(self, job: Job) -> tuple[str, int]:
         text, count = "", 0
-        for piece, count in self.generator.run(job):
+        for piece, so_far in self.generator.run(job):
             text += piece
+            count = so_far
         return text, count
 
-    def _full_usage(self, prompt_tokens: int, generated: int) -> Dict[str, Any]:
+    def _full_usage(self, prompt_tokens: int, generated: int) -> dict[str, Any]:
         details = {"prompt_tokens_details": None, "completion_tokens_details": None}
         return {**self.dialect.usage(prompt_tokens, generated), **details}
 
-    def _logprobs(self, body: Dict[str, Any], job: Job) -> Optional[Dict[str, Any]]:
+    def _logprobs(self, body: dict[str, Any], job: Job) -> dict[str, Any] | None:
         if body.get("logprobs") is None:
             return None
         return {
@@ -237,9 +239,9 @@ class Api:
             "top_logprobs": [{piece: -0.25} for piece in job.pieces],
         }
 
-    def _stream_completion(self, request: Request, body: Dict[str, Any], head: Dict[str, Any], job: Job) -> None:
+    def _stream_completion(self, request: Request, body: dict[str, Any], head: dict[str, Any], job: Job) -> None:
         extra = self.dialect.choice_extra(True, False)
-        stream: Optional[Stream] = None
+        stream: Stream | None = None
         done = 0
         for text, done in self._pieces(job):
             stream = stream or request.stream()  # a refusal or a hang comes before the headers
@@ -251,21 +253,25 @@ class Api:
     def _stream_chat(
         self,
         request: Request,
-        body: Dict[str, Any],
-        head: Dict[str, Any],
+        body: dict[str, Any],
+        head: dict[str, Any],
         job: Job,
-        call: Optional[Dict[str, Any]],
-        reasoning: Optional[str],
+        call: dict[str, Any] | None,
+        reasoning: str | None,
     ) -> None:
         head = {**head, "object": "chat.completion.chunk"}
         extra = self.dialect.choice_extra(True, True)
 
-        def chunk(delta: Dict[str, Any], finish: Optional[str] = None) -> Dict[str, Any]:
-            return {**head, "choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish, **extra}]}
+        def chunk(delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
+            return {
+                **head,
+                "choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish, **extra}],
+            }
 
-        stream: Optional[Stream] = None
+        stream: Stream | None = None
         done, thought = 0, 0
-        for text, done in self._pieces(job):
+        for text, so_far in self._pieces(job):
+            done = so_far
             opened = stream is not None
             if stream is None:
                 stream = request.stream()
@@ -277,14 +283,14 @@ class Api:
             stream.event(chunk({}, finish))
         self._end_stream(stream, body, head, job, done)
 
-    def _pieces(self, job: Job) -> Iterator[Tuple[str, int]]:
+    def _pieces(self, job: Job) -> Iterator[tuple[str, int]]:
         """The generator's pieces; an empty answer is one empty piece, because clients get a chunk for its end."""
         yield from self.generator.run(job)
         if not job.pieces:
             yield "", 0
 
     def _end_stream(
-        self, stream: Optional[Stream], body: Dict[str, Any], head: Dict[str, Any], job: Job, done: int
+        self, stream: Stream | None, body: dict[str, Any], head: dict[str, Any], job: Job, done: int
     ) -> None:
         if stream is None:
             raise EngineGone
@@ -294,12 +300,12 @@ class Api:
         stream.end()
 
     def _chat_piece(
-        self, stream: Any, chunk: Any, text: str, call: Optional[Dict[str, Any]], opened: bool,
-        reasoning: Optional[str], thought: int,
+        self, stream: Any, chunk: Any, text: str, call: dict[str, Any] | None, opened: bool,
+        reasoning: str | None, thought: int,
     ) -> int:  # fmt: skip
         """Send one piece of a chat answer; returns how many characters of it were reasoning."""
         if call is not None:
-            part: Dict[str, Any] = {"index": 0, "function": {"arguments": text}}
+            part: dict[str, Any] = {"index": 0, "function": {"arguments": text}}
             if not opened:
                 part = {**call, "function": {"name": call["function"]["name"], "arguments": text}}
             stream.event(chunk({"tool_calls": [part]}))
@@ -312,14 +318,14 @@ class Api:
         return len(thinking)
 
 
-def _split_reasoning(text: str, reasoning: Optional[str]) -> Tuple[Optional[str], Optional[str]]:
+def _split_reasoning(text: str, reasoning: str | None) -> tuple[str | None, str | None]:
     if not reasoning:
         return text, None
     size = len(reasoning)
     return text[size:] or None, text[:size]
 
 
-def _as_continuation(prompt: str, found: Optional[str]) -> Optional[str]:
+def _as_continuation(prompt: str, found: str | None) -> str | None:
     """A completion goes on where the prompt stopped: "2+2=" -> "4", "The capital of France is" -> " Paris."."""
     if found is None or prompt.endswith(("=", " ", "\n")):
         return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 from . import answers, generation, logs, metrics, tokens
 from .generation import EngineGone, Generator
@@ -19,18 +19,18 @@ HEALTH_SECONDS = 20.0  # SGLANG_HEALTH_CHECK_TIMEOUT
 
 
 class SglangDialect(Dialect):
-    def error(self, refused: Refused) -> Dict[str, Any]:
+    def error(self, refused: Refused) -> dict[str, Any]:
         fields = {"message": refused.message, "type": refused.kind, "param": refused.param, "code": refused.status}
         return {"object": "error", **fields}
 
     def request_id(self, chat: bool) -> str:
         return uuid.uuid4().hex
 
-    def check_model(self, body: Dict[str, Any]) -> str:
+    def check_model(self, body: dict[str, Any]) -> str:
         """SGLang answers to any name and repeats it (seen with 0.5.23)."""
         return str(body.get("model") or "default")
 
-    def check_length(self, prompt_tokens: int, max_tokens: Optional[int]) -> int:
+    def check_length(self, prompt_tokens: int, max_tokens: int | None) -> int:
         context = self.launch.context
         if prompt_tokens >= context:
             raise Refused(
@@ -40,23 +40,23 @@ class SglangDialect(Dialect):
         if max_tokens is not None and prompt_tokens + max_tokens > context:
             raise Refused(
                 400,
-                f"Requested token count exceeds the model's maximum context length of {context} tokens. You requested a "
-                f"total of {prompt_tokens + max_tokens} tokens: {prompt_tokens} tokens from the input messages and "
+                f"Requested token count exceeds the model's maximum context length of {context} tokens. You requested "
+                f"a total of {prompt_tokens + max_tokens} tokens: {prompt_tokens} tokens from the input messages and "
                 f"{max_tokens} tokens for the completion. Please reduce the number of tokens in the input messages or "
                 "the completion to fit within the limit.",
             )
         return max_tokens if max_tokens is not None else context - prompt_tokens
 
-    def choice_extra(self, stream: bool, chat: bool) -> Dict[str, Any]:
+    def choice_extra(self, stream: bool, chat: bool) -> dict[str, Any]:
         return {"matched_stop": None}
 
-    def chunk_extra(self) -> Dict[str, Any]:
+    def chunk_extra(self) -> dict[str, Any]:
         return {"usage": None}
 
-    def usage(self, prompt_tokens: int, generated: int) -> Dict[str, Any]:
+    def usage(self, prompt_tokens: int, generated: int) -> dict[str, Any]:
         return {**super().usage(prompt_tokens, generated), "reasoning_tokens": 0}
 
-    def message(self, text: Optional[str], reasoning: Optional[str]) -> Dict[str, Any]:
+    def message(self, text: str | None, reasoning: str | None) -> dict[str, Any]:
         return {"role": "assistant", "content": text, "reasoning_content": reasoning}
 
 
@@ -74,7 +74,7 @@ class SglangApi:
 
     def install(self, server: Server) -> None:
         both = {"GET": self.flush_cache, "POST": self.flush_cache}
-        routes: Dict[str, Dict[str, Any]] = {
+        routes: dict[str, dict[str, Any]] = {
             "/health": {"GET": self.health},
             "/health_generate": {"GET": self.health},
             "/ready": {"GET": lambda r: r.reply(200 if self.up and self.healthy and not self.exiting else 503)},
@@ -123,12 +123,11 @@ class SglangApi:
         self.healthy = self.generator.link.confirm(limit)
         if not self.healthy:
             logs.sglang(
-                "Health check failed. Server couldn't get a response from detokenizer for last "
-                f"{limit:.0f} seconds."
+                f"Health check failed. Server couldn't get a response from detokenizer for last {limit:.0f} seconds."
             )
         request.reply(200 if self.healthy else 503)
 
-    def card(self, name: str) -> Dict[str, Any]:
+    def card(self, name: str) -> dict[str, Any]:
         return {
             "id": name, "object": "model", "created": int(time.time()), "owned_by": "sglang", "root": name,
             "parent": None, "max_model_len": self.launch.context,
@@ -176,7 +175,7 @@ class SglangApi:
         args["attention_backend"] = self.launch.attention_backend
         args["tokenizer_path"] = args.get("tokenizer_path") or self.launch.model_path
         args["served_model_name"] = self.dialect.shown_names[0]
-        state: Dict[str, Any] = {
+        state: dict[str, Any] = {
             **args,
             "effective_max_running_requests_per_dp": self.launch.max_running,
             "last_gen_throughput": generation.TOKENS_PER_SECOND * self.bad.speed,
@@ -242,7 +241,7 @@ class SglangApi:
         job = generation.make_job(self.bad, text, count, limit, options, found and " " + found)
         number, begin = uuid.uuid4().hex, time.time()
 
-        def reply(said: str, done: int, last: bool) -> Dict[str, Any]:
+        def reply(said: str, done: int, last: bool) -> dict[str, Any]:
             finish = {"type": job.finish_reason, "length": done} if last else None
             meta = {
                 "id": number, "finish_reason": finish, "prompt_tokens": count, "weight_version": "default",
@@ -253,8 +252,8 @@ class SglangApi:
         try:
             said, done = "", 0
             if not body.get("stream"):
-                for piece, done in self.generator.run(job):
-                    said += piece
+                for piece, so_far in self.generator.run(job):
+                    said, done = said + piece, so_far
                 request.json(200, reply(said, done, True))
                 return
             stream = request.stream()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import Any, Dict, List
+from typing import Any
 
 from . import flags, gpus, model
 from .launch import Launch
@@ -32,20 +32,20 @@ class ServerArgs(argparse.Namespace):
         config = model.read_config(self.model_path)
         check_parallel(self, config)
 
-    def resolved_dict(self) -> Dict[str, Any]:
+    def resolved_dict(self) -> dict[str, Any]:
         config = model.read_config(self.model_path)
         values = {k: v for k, v in vars(self).items() if not k.startswith("_")}
         values["attention_backend"] = attention_backend(self, config)
         return values
 
 
-def prepare_server_args(argv: List[str], version: str) -> ServerArgs:
+def prepare_server_args(argv: list[str], version: str) -> ServerArgs:
     args = make_parser(version).parse_args(argv, namespace=ServerArgs())
     args._launch_command = " ".join(argv)
     return args
 
 
-def check_context(args: argparse.Namespace, config: Dict[str, Any]) -> None:
+def check_context(args: argparse.Namespace, config: dict[str, Any]) -> None:
     longest = model.max_length(config)
     allowed = os.environ.get("SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN", "").lower() in ("1", "true")
     if args.context_length and args.context_length > longest and not allowed:
@@ -57,13 +57,13 @@ def check_context(args: argparse.Namespace, config: Dict[str, Any]) -> None:
         )
 
 
-def check_parallel(args: argparse.Namespace, config: Dict[str, Any]) -> None:
+def check_parallel(args: argparse.Namespace, config: dict[str, Any]) -> None:
     heads = model.attention_heads(config)
     if heads % args.tp_size:
         raise model.ModelError(f"AssertionError: num_heads {heads} must be divisible by tp_size {args.tp_size}")
 
 
-def attention_backend(args: argparse.Namespace, config: Dict[str, Any]) -> str:
+def attention_backend(args: argparse.Namespace, config: dict[str, Any]) -> str:
     """The back end in force: the flag, else SGLang's choice for this GPU and model."""
     if args.attention_backend:
         return str(args.attention_backend)

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 import time
-from typing import Any, List, Optional
+from typing import Any
 
 from . import frontend, gpus, head, logs, misbehaviour, model, sglang_args, shm, web
 from .channel import Channel, Lifeline
@@ -26,15 +26,15 @@ CHILD_FAILED_AT_START = "Received sigquit from a child process. It usually means
 
 
 class Launcher(Frontend):
-    stopping = False
-    temporary: List[str] = []
-
     def __init__(self, launch: Launch, bad: Misbehaviour) -> None:
         super().__init__(launch, bad)
+        self.stopping = False
+        self.temporary: list[str] = []
         self.lifeline = Lifeline()
 
     def run(self) -> None:
-        logs.sglang(f"server_args={vars(self.launch.args)}")
+        given = {k: v for k, v in vars(self.launch.args).items() if not k.startswith("_")}
+        logs.sglang(f"server_args={given}")  # with the API key in clear, as the real one (0.5.23)
         if not reserve_nccl_port(self.launch.args):
             self._child_failed(CHILD_FAILED_AT_START)
         for _ in range(5):  # names of inter-process sockets, left behind at every stop
@@ -49,11 +49,11 @@ class Launcher(Frontend):
             return
         self._serve(first[0], ready)
 
-    def _fork_schedulers(self) -> List[Channel]:
+    def _fork_schedulers(self) -> list[Channel]:
         """Start one scheduler per rank; returns the main process's channels, the first rank's first."""
         launch, bad = self.launch, self.bad
-        mine: List[Channel] = []
-        theirs: List[Channel] = []
+        mine: list[Channel] = []
+        theirs: list[Channel] = []
         for _ in range(launch.ranks):
             left, right = Channel.pair()
             mine.append(left)
@@ -63,9 +63,13 @@ class Launcher(Frontend):
             title = f"sglang::scheduler_TP{rank}" if launch.ranks > 1 else "sglang::scheduler"
             others = [left for left, _ in links] if rank == 0 else []
             to_first = links[rank - 1][1] if rank else None
-            keep = [self.lifeline.reader, theirs[rank].fileno()] + [c.fileno() for c in others] + ([to_first.fileno()] if to_first else [])
+            keep = (
+                [self.lifeline.reader, theirs[rank].fileno()]
+                + [c.fileno() for c in others]
+                + ([to_first.fileno()] if to_first else [])
+            )
 
-            def run(rank: int = rank, others: List[Channel] = others, to_first: Optional[Channel] = to_first) -> None:
+            def run(rank: int = rank, others: list[Channel] = others, to_first: Channel | None = to_first) -> None:
                 Lifeline.hang_on(self.lifeline.reader)
                 head.run_scheduler(theirs[rank], launch, bad, rank, others, to_first)
 
@@ -74,7 +78,7 @@ class Launcher(Frontend):
             channel.end.close()
         return mine
 
-    def _wait(self, channels: List[Channel]) -> Any:
+    def _wait(self, channels: list[Channel]) -> Any:
         """The first scheduler's report, or None when any scheduler failed; SIGTERM meanwhile ends everything."""
         while True:
             readable, _, _ = select.select(channels, [], [], 0.05)
@@ -100,7 +104,7 @@ class Launcher(Frontend):
             self._leave_cleanly()
         generator = self.make_generator(channel)
         api = SglangApi(self.launch, self.bad, generator, int(ready["tokens"]))
-        self.say("INFO:     Started server process [%d]" % os.getpid())
+        self.say(f"INFO:     Started server process [{os.getpid()}]")
         self.say("INFO:     Application startup complete.")
         try:
             listening = web.bind(self.launch.host, self.launch.port)
@@ -126,7 +130,10 @@ class Launcher(Frontend):
     def _hang_on_taken_port(self, error: OSError) -> None:
         """Seen with 0.5.23: the launcher neither serves nor ends, and does not react to SIGTERM."""
         address = (self.launch.host, self.launch.port)
-        logs.sglang(f"ERROR:    [Errno {error.errno}] error while attempting to bind on address {address}: address already in use")
+        logs.sglang(
+            f"ERROR:    [Errno {error.errno}] error while attempting to bind on address {address}: "
+            "address already in use"
+        )
         logs.sglang("INFO:     Waiting for application shutdown.")
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         while True:
@@ -192,7 +199,7 @@ def idle(life: int) -> None:
     os._exit(1)
 
 
-_nccl_port: Optional[socket.socket] = None
+_nccl_port: socket.socket | None = None
 
 
 def reserve_nccl_port(args: Any) -> bool:
@@ -212,10 +219,11 @@ def reserve_nccl_port(args: Any) -> bool:
         return False
 
 
-def main(argv: List[str], version: str) -> None:
+def main(argv: list[str], version: str) -> None:
     bad: Misbehaviour = misbehaviour.read(os.environ)
     logs.raw(
-        "UserWarning: 'python -m sglang.launch_server' is still supported, but 'sglang serve' is the recommended entrypoint."
+        "UserWarning: 'python -m sglang.launch_server' is still supported, but 'sglang serve' is the recommended "
+        "entrypoint."
     )
     args = sglang_args.prepare_server_args(argv, version)
     try:

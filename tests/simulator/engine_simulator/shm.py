@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import mmap
 import os
+import pathlib
 import secrets
 import string
-from typing import List
 
 SHM = "/dev/shm"
-_maps: List[mmap.mmap] = []
+_maps: list[mmap.mmap] = []
 
 
 def create(name: str, size: int) -> str:
@@ -46,7 +46,7 @@ def semaphore() -> str:
     _maps.append(mmap.mmap(fd, 32))
     os.close(fd)
     os.link(temporary, path)
-    os.unlink(temporary)
+    pathlib.Path(temporary).unlink()
     return path
 
 
@@ -56,15 +56,12 @@ def nccl(size: int = 9_637_888) -> str:
     return create("nccl-" + "".join(secrets.choice(letters) for _ in range(6)), size)
 
 
-def remove(paths: List[str]) -> None:
+def remove(paths: list[str]) -> None:
     for path in paths:
-        try:
-            os.unlink(path)
-        except FileNotFoundError:
-            pass  # somebody else's clean-up was faster, as the engines accept too
+        pathlib.Path(path).unlink(missing_ok=True)  # somebody else's clean-up may be faster; the engines accept it
 
 
-def vllm_segments(ranks: int, on_gpu: bool) -> List[str]:
+def vllm_segments(ranks: int, on_gpu: bool) -> list[str]:
     """Segments of an engine core with `ranks` workers; removed again at a clean stop."""
     paths = [create(f"psm_{secrets.token_hex(4)}", size) for size in (167772180, 251658260)]
     for _ in range(2 if ranks > 1 else 0):
@@ -84,7 +81,7 @@ def sglang_loads() -> str:
     return create(f"sglang_loads_{secrets.token_hex(6)}_{secrets.token_hex(4)}.shm", 16396)
 
 
-def sglang_segments(ranks: int, on_gpu: bool) -> List[str]:
+def sglang_segments(ranks: int, on_gpu: bool) -> list[str]:
     """What a tensor-parallel group adds: the message queue, two semaphores, NCCL's files."""
     if ranks < 2:
         return []

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 import zlib
-from typing import Any, List
+from typing import Any
 
 PIECE = re.compile(r" ?[A-Za-z]{1,6}| ?\d{1,3}| ?[^\sA-Za-z\d]|\s+")
 
 
-def pieces(text: str) -> List[str]:
+def pieces(text: str) -> list[str]:
     """Split so that joining gives the text back."""
     return PIECE.findall(text)
 
 
-def ids(text: str) -> List[int]:
+def ids(text: str) -> list[int]:
     """A stable number below 160000 for each piece."""
     return [zlib.crc32(piece.encode()) % 160000 for piece in pieces(text)]
 

@@ -6,7 +6,7 @@ import json
 import os
 import secrets
 import time
-from typing import Any, Dict, Optional
+from typing import Any
 
 from . import metrics, tokens
 from .generation import Generator
@@ -21,14 +21,14 @@ GUARDED = ("/v1", "/v2", "/inference", "/cohere")
 class VllmDialect(Dialect):
     reasoning_key = "reasoning"
 
-    def error(self, refused: Refused) -> Dict[str, Any]:
+    def error(self, refused: Refused) -> dict[str, Any]:
         body = {"message": refused.message, "type": refused.kind, "param": refused.param, "code": refused.status}
         return {"error": body}
 
     def request_id(self, chat: bool) -> str:
         return ("chatcmpl-" if chat else "cmpl-") + secrets.token_hex(8)
 
-    def check_model(self, body: Dict[str, Any]) -> str:
+    def check_model(self, body: dict[str, Any]) -> str:
         asked = body.get("model") or self.shown_names[0]
         if asked not in self.launch.names and not self.bad.any_model and asked not in self.shown_names:
             aliases = ", ".join(self.shown_names)
@@ -36,7 +36,7 @@ class VllmDialect(Dialect):
             raise Refused(404, message, "NotFoundError", "model")
         return str(asked)
 
-    def check_length(self, prompt_tokens: int, max_tokens: Optional[int]) -> int:
+    def check_length(self, prompt_tokens: int, max_tokens: int | None) -> int:
         context = self.launch.context
         if prompt_tokens >= context:
             raise Refused(
@@ -56,15 +56,15 @@ class VllmDialect(Dialect):
             )
         return max_tokens if max_tokens is not None else context - prompt_tokens
 
-    def check_tools(self, body: Dict[str, Any]) -> None:
+    def check_tools(self, body: dict[str, Any]) -> None:
         if body.get("tools") and body.get("tool_choice", "auto") == "auto" and not self.launch.tool_parser:
             message = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
             raise Refused(400, message)
 
-    def choice_extra(self, stream: bool, chat: bool) -> Dict[str, Any]:
+    def choice_extra(self, stream: bool, chat: bool) -> dict[str, Any]:
         return {"stop_reason": None, "token_ids": None}
 
-    def message(self, text: Optional[str], reasoning: Optional[str]) -> Dict[str, Any]:
+    def message(self, text: str | None, reasoning: str | None) -> dict[str, Any]:
         return {"role": "assistant", "content": text, "refusal": None, "function_call": None, "reasoning": reasoning}
 
 
@@ -78,7 +78,7 @@ class VllmApi:
         self.ready_since = time.monotonic()
 
     def install(self, server: Server) -> None:
-        routes: Dict[str, Dict[str, Any]] = {
+        routes: dict[str, dict[str, Any]] = {
             "/health": {"GET": self.health},
             "/ping": {"GET": self.health, "POST": self.health},
             "/version": {"GET": lambda r: r.json(200, {"version": self.launch.version})},
@@ -117,11 +117,12 @@ class VllmApi:
 
     def models(self, request: Request) -> None:
         now = int(time.time())
+        permission = {"id": f"modelperm-{secrets.token_hex(8)}", "object": "model_permission", "created": now}
         cards = [
             {
                 "id": name, "object": "model", "created": now, "owned_by": "vllm", "root": self.launch.model_path,
                 "parent": None, "max_model_len": self.launch.context,
-                "permission": [{"id": f"modelperm-{secrets.token_hex(8)}", "object": "model_permission", "created": now}],
+                "permission": [permission],
             }
             for name in self.dialect.shown_names
         ]  # fmt: skip

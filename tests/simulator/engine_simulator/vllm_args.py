@@ -5,29 +5,30 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import pathlib
 import re
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 from . import flags, gpus, model
 from .launch import Launch
 from .misbehaviour import Misbehaviour
 
-#: back ends that need another compute capability than 12.x for an MLA model (vllm-project/vllm#57932)
-MLA_NOT_ON_12 = ("FLASHMLA", "CUTLASS_MLA", "FLASHINFER_MLA", "FLASH_ATTN_MLA", "FLASHMLA_SPARSE")
 BACKENDS = (
-    "FLASH_ATTN FLASH_ATTN_DIFFKV TRITON_ATTN TRITON_ATTN_DIFFKV TRITON_FLASH_ATTN ROCM_ATTN ROCM_AITER_MLA "
-    "TORCH_SDPA FLASHINFER TRITON_FLASHINFER FLASHINFER_MLA TOKENSPEED_MLA FLASHINFER_MLA_SPARSE "
-    "FLASHINFER_MLA_SPARSE_SM120 FLASHINFER_MLA_SPARSE_SM90 TRITON_MLA CUTLASS_MLA FLASHMLA FLASHMLA_SPARSE "
-    "FLASH_ATTN_MLA FLASH_ATTN_MLA_SPARSE NO_ATTENTION FLEX_ATTENTION CPU_ATTN CPU_MLA CUSTOM"
-).split()
+    "FLASH_ATTN", "FLASH_ATTN_DIFFKV", "TRITON_ATTN", "TRITON_ATTN_DIFFKV", "TRITON_FLASH_ATTN",
+    "ROCM_ATTN", "ROCM_AITER_MLA", "TORCH_SDPA", "FLASHINFER", "TRITON_FLASHINFER",
+    "FLASHINFER_MLA", "TOKENSPEED_MLA", "FLASHINFER_MLA_SPARSE", "FLASHINFER_MLA_SPARSE_SM120", "FLASHINFER_MLA_SPARSE_SM90",
+    "TRITON_MLA", "CUTLASS_MLA", "FLASHMLA", "FLASHMLA_SPARSE", "FLASH_ATTN_MLA",
+    "FLASH_ATTN_MLA_SPARSE", "NO_ATTENTION", "FLEX_ATTENTION", "CPU_ATTN", "CPU_MLA",
+    "CUSTOM",
+)  # fmt: skip
 
 
 class FlexibleArgumentParser(argparse.ArgumentParser):
     """Underscores in flag names, --flag.key value for JSON flags; the last duplicate wins."""
 
-    def parse_args(self, args: Optional[List[str]] = None, namespace: Any = None) -> Any:  # type: ignore[override]
-        plain: List[str] = []
-        nested: Dict[str, Dict[str, Any]] = {}
+    def parse_args(self, args: list[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
+        plain: list[str] = []
+        nested: dict[str, dict[str, Any]] = {}
         todo = list(args if args is not None else [])
         while todo:
             word = todo.pop(0)
@@ -68,13 +69,11 @@ def validate_parsed_serve_args(args: argparse.Namespace) -> None:
     if getattr(args, "enable_log_outputs", False) and not args.enable_log_requests:
         raise TypeError("Error: --enable-log-outputs requires --enable-log-requests")
     template = args.chat_template
-    if template and not os.path.exists(template) and not re.search(r"[{}]", template):
-        raise ValueError(
-            f"The supplied chat template string ({template}) appears path-like, but doesn't exist!"
-        )
+    if template and not pathlib.Path(template).exists() and not re.search(r"[{}]", template):
+        raise ValueError(f"The supplied chat template string ({template}) appears path-like, but doesn't exist!")
 
 
-def speculation(args: argparse.Namespace) -> Optional[Dict[str, Any]]:
+def speculation(args: argparse.Namespace) -> dict[str, Any] | None:
     text = args.speculative_config
     if text is None:
         return None
@@ -84,7 +83,7 @@ def speculation(args: argparse.Namespace) -> Optional[Dict[str, Any]]:
         raise argparse.ArgumentTypeError(f"Value {text} cannot be converted to {json.loads}.") from error
 
 
-def check_config(args: argparse.Namespace, config: Dict[str, Any]) -> None:
+def check_config(args: argparse.Namespace, config: dict[str, Any]) -> None:
     """What building the engine configuration refuses before anything starts; ModelError with the last line."""
     longest = model.max_length(config)
     wanted = args.max_model_len
@@ -110,7 +109,7 @@ def check_config(args: argparse.Namespace, config: Dict[str, Any]) -> None:
         )
 
 
-def attention_backend(args: argparse.Namespace, config: Dict[str, Any]) -> str:
+def attention_backend(args: argparse.Namespace, config: dict[str, Any]) -> str:
     """The back end that the worker logs: vLLM's server info never tells."""
     if args.attention_backend:
         return str(args.attention_backend).upper()

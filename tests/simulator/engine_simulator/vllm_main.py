@@ -10,9 +10,9 @@ import tempfile
 import threading
 import time
 import uuid
-from typing import Any, List
+from typing import Any
 
-from . import frontend, head, logs, misbehaviour, model, titles, vllm_args, web
+from . import flags, frontend, head, host, logs, misbehaviour, model, titles, vllm_args, web
 from .channel import Channel
 from .frontend import Frontend
 from .generation import Generator
@@ -20,6 +20,9 @@ from .launch import Launch
 from .misbehaviour import Misbehaviour
 from .vllm_api import VllmApi
 
+CORE_FAILED = (
+    "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {'EngineCore': 1}"
+)
 ENGINE_DEATH_SECONDS = 5.0  # from a dead engine core to the end of the API server
 FROZEN_CORE_SECONDS = 5.0  # how long a stop waits for an engine core that does not react
 
@@ -28,13 +31,13 @@ def log(text: str, place: str = "entry.py:140", level: str = "INFO") -> None:
     logs.vllm("APIServer", text, place, level)
 
 
-def fail(lines: List[str]) -> None:
+def fail(lines: list[str]) -> None:
     """End with a traceback on the log, as an exception in the API server does."""
     logs.raw("Traceback (most recent call last):\n" + "\n".join(lines))
     os._exit(1)
 
 
-def parse(argv: List[str], version: str) -> Any:
+def parse(argv: list[str], version: str) -> Any:
     """`vllm serve` arguments; exits 2 with the argparse line as the real parser does."""
     import argparse
 
@@ -75,7 +78,7 @@ class ApiServer(Frontend):
         self.start_timers()
         message = self._wait(mine)
         if message is None or "failed" in message:
-            fail(["RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}"])
+            fail([CORE_FAILED])
         self._serve(listening, mine, message or {})
 
     def _wait(self, channel: Channel) -> Any:
@@ -143,7 +146,7 @@ class ApiServer(Frontend):
         generator.aborted.set()
         frontend.kill(self.children, signal.SIGTERM)
         deadline = time.monotonic() + FROZEN_CORE_SECONDS * self.bad.life_scale
-        while frontend_alive(self.children[0]) and time.monotonic() < deadline:
+        while host.start_time(self.children[0]) is not None and time.monotonic() < deadline:
             time.sleep(0.02)
         time.sleep(0.15)  # lets the handlers of aborted requests close their connections
         log("[shutdown] API server: shutting down FastAPI HTTP server", "launcher.py:304")
@@ -152,26 +155,17 @@ class ApiServer(Frontend):
         self.leave(0)
 
 
-def frontend_alive(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat") as stat:
-            return stat.read().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
 def non_default(launch: Launch) -> str:
-    """The arguments that were given; secrets in them are shown, as the real engine shows them."""
-    from . import flags
-
+    """The arguments that were given; vLLM hides its API keys here, SGLang does not."""
     defaults = {flag.dest: flag.default for flag in flags.table("vllm", launch.version)}
-    return repr({k: v for k, v in vars(launch.args).items() if v != defaults.get(k) and v is not None})
+    given = {k: v for k, v in vars(launch.args).items() if v != defaults.get(k) and v is not None}
+    return repr({k: "***" if k == "api_key" else v for k, v in given.items() if k != "subparser"})
 
 
 def leave_sockets() -> None:
     """The inter-process sockets that vLLM leaves in TMPDIR at every stop."""
     for _ in range(7):
-        path = os.path.join(tempfile.gettempdir(), str(uuid.uuid4()))
+        path = f"{tempfile.gettempdir()}/{uuid.uuid4()}"
         try:
             end = socket.socket(socket.AF_UNIX)
             end.bind(path)
@@ -180,7 +174,7 @@ def leave_sockets() -> None:
             return  # a path too long for a socket: nothing depends on them
 
 
-def main(argv: List[str], version: str) -> None:
+def main(argv: list[str], version: str) -> None:
     bad: Misbehaviour = misbehaviour.read(os.environ)
     titles.set_name("vllm")
     args = parse(argv, version)
@@ -189,6 +183,6 @@ def main(argv: List[str], version: str) -> None:
         launch = vllm_args.launch(args, version, bad)
     except (model.ModelError, TypeError, ValueError) as error:
         text = str(error)
-        fail(([text] if isinstance(error, model.ModelError) else [f"{type(error).__name__}: {text}"]))
+        fail([text] if isinstance(error, model.ModelError) else [f"{type(error).__name__}: {text}"])
         return
     ApiServer(launch, bad).run()

@@ -7,7 +7,7 @@ import json
 import socket
 import socketserver
 import time
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable
 
 from . import logs
 
@@ -20,7 +20,7 @@ REASONS = {
 class Request:
     """One request and the means to answer it."""
 
-    def __init__(self, handler: "Handler", method: str, path: str, query: str, body: bytes) -> None:
+    def __init__(self, handler: Handler, method: str, path: str, query: str, body: bytes) -> None:
         self.handler = handler
         self.method = method
         self.path = path
@@ -38,7 +38,7 @@ class Request:
     def json(self, status: int, value: Any) -> None:
         self.reply(status, json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode())
 
-    def stream(self) -> "Stream":
+    def stream(self) -> Stream:
         self._head(200, [("content-type", "text/event-stream; charset=utf-8"), ("transfer-encoding", "chunked")])
         return Stream(self.handler)
 
@@ -46,20 +46,21 @@ class Request:
         """Close the connection without an end to the answer."""
         self.handler.close_connection = True
 
-    def _head(self, status: int, headers: List[Tuple[str, str]]) -> None:
+    def _head(self, status: int, headers: list[tuple[str, str]]) -> None:
         date = time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime())
         lines = [f"HTTP/1.1 {status} {REASONS.get(status, '')}", f"date: {date}", "server: uvicorn"]
         lines += [f"{name}: {value}" for name, value in headers]
         self.handler.wfile.write(("\r\n".join(lines) + "\r\nvary: Origin\r\n\r\n").encode())
         server = self.handler.server
-        client = "%s:%s" % self.handler.client_address[:2]
+        host, port = self.handler.client_address[:2]
+        client = f"{host}:{port}"
         logs.access(server.engine, client, f"{self.method} {self.path} HTTP/1.1", f"{status} {REASONS.get(status, '')}")
 
 
 class Stream:
     """Server-sent events in chunked encoding."""
 
-    def __init__(self, handler: "Handler") -> None:
+    def __init__(self, handler: Handler) -> None:
         self.handler = handler
 
     def event(self, value: Any) -> None:
@@ -79,7 +80,7 @@ Route = Callable[[Request], None]
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
-    server: "Server"  # type: ignore[assignment]
+    server: Server
 
     def _serve(self) -> None:
         path, _, query = self.path.partition("?")
@@ -105,8 +106,8 @@ class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
 
     def __init__(self, engine: str, listening: socket.socket) -> None:
         self.engine = engine
-        self.routes: Dict[str, Dict[str, Route]] = {}
-        self.guard: Optional[Callable[[Request], bool]] = None
+        self.routes: dict[str, dict[str, Route]] = {}
+        self.guard: Callable[[Request], bool] | None = None
         super().__init__(listening.getsockname(), Handler, bind_and_activate=False)
         self.socket.close()
         self.socket = listening

@@ -17,6 +17,11 @@ from .channel import Channel, Lifeline, close_all_but
 from .launch import Launch
 from .misbehaviour import Misbehaviour
 
+WORKER_FAILED = (
+    "Exception: WorkerProc initialization failed due to an exception in a background process. "
+    "See stack trace for root cause."
+)
+
 
 def _stop(signum: int, frame: Any) -> None:
     leave(0)
@@ -55,12 +60,11 @@ def run(channel: Channel, launch: Launch, bad: Misbehaviour, rank: int, segments
         for path in segments:
             shm.attach(path)
         loading.load(launch, bad, rank, say_for(launch, bad, rank))
-    except loading.LoadFailure as failure:
-        channel.send(failed=str(failure), rank=rank)
-        channel.receive()
-        leave(1)
-    except FileNotFoundError as error:
-        channel.send(failed=f"FileNotFoundError: [Errno 2] No such file or directory: '{error.filename}'", rank=rank)
+    except (loading.LoadFailure, FileNotFoundError) as failure:
+        text = str(failure) if isinstance(failure, loading.LoadFailure) else f"FileNotFoundError: {failure}"
+        lines = f"WorkerProc failed to start.\nTraceback (most recent call last):\n{text}"
+        logs.vllm(worker_name(launch, rank), lines, "multiproc_executor.py:953", "ERROR")
+        channel.send(failed=WORKER_FAILED, rank=rank)
         channel.receive()
         leave(1)
     channel.send(ready=True, rank=rank)
@@ -71,9 +75,7 @@ def run(channel: Channel, launch: Launch, bad: Misbehaviour, rank: int, segments
         channel.send(pong=True)
 
 
-def spawn(
-    channel: Channel, life: int, launch: Launch, bad: Misbehaviour, rank: int, segments: Any, title: str
-) -> int:
+def spawn(channel: Channel, life: int, launch: Launch, bad: Misbehaviour, rank: int, segments: Any, title: str) -> int:
     """Fork a rank that owns `channel` and hangs on the lifeline `life`; returns its pid."""
     pid = os.fork()
     if pid:

@@ -6,21 +6,22 @@ import argparse
 import json
 import pathlib
 import re
-from typing import Any, Callable, Dict, List, NamedTuple, Tuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 
 class Flag(NamedTuple):
     """One row of a table, as one version of the engine defines it."""
 
-    names: List[str]
+    names: list[str]
     dest: str
     kind: str
     type: str
-    choices: List[str]
+    choices: list[str]
     default: Any
 
 
-def version_key(version: str) -> Tuple[int, ...]:
+def version_key(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
 
 
@@ -67,7 +68,7 @@ def human_or_auto(text: str) -> int:
 
 def converter(engine: str, kind: str) -> Callable[[str], Any]:
     human = human_integer_sglang if engine == "sglang" else human_integer
-    table: Dict[str, Callable[[str], Any]] = {
+    table: dict[str, Callable[[str], Any]] = {
         "int": int,
         "float": float,
         "json": json_value,
@@ -90,7 +91,7 @@ def _default(engine: str, kind: str, type_name: str, text: str) -> Any:
         return None  # a repr of an object: the simulator has no use for it
 
 
-def table(engine: str, version: str) -> List[Flag]:
+def table(engine: str, version: str) -> list[Flag]:
     """The flags of the newest recorded version that is not newer than `version` (else the oldest)."""
     lines = (pathlib.Path(__file__).parent / f"{engine}.tsv").read_text().splitlines()[1:]
     rows = [line.split("\t") for line in lines]
@@ -119,11 +120,9 @@ def add_flags(parser: argparse.ArgumentParser, engine: str, version: str) -> Non
             continue
         if flag.kind == "switch":
             positive = [name for name in flag.names if not name.startswith("--no-")]
-            parser.add_argument(
-                *positive, dest=flag.dest, action=argparse.BooleanOptionalAction, default=flag.default
-            )
+            parser.add_argument(*positive, dest=flag.dest, action=argparse.BooleanOptionalAction, default=flag.default)
             continue
-        options: Dict[str, Any] = {"dest": flag.dest, "default": flag.default}
+        options: dict[str, Any] = {"dest": flag.dest, "default": flag.default}
         options["type"] = converter(engine, flag.type)
         if flag.choices:
             options["choices"] = [options["type"](c) for c in flag.choices] if flag.type == "int" else flag.choices

@@ -3,6 +3,7 @@
 import sys
 
 from engine_simulator import sglang_main
+
 from sglang import __version__
 
 if __name__ == "__main__":

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import List
-
 from engine_simulator import sglang_args
 from engine_simulator.sglang_args import ServerArgs as ServerArgs
+
 from sglang import __version__
 
 
-def prepare_server_args(argv: List[str]) -> ServerArgs:
+def prepare_server_args(argv: list[str]) -> ServerArgs:
     return sglang_args.prepare_server_args(argv, __version__)

@@ -6,6 +6,7 @@ import argparse
 import types
 
 from engine_simulator import misbehaviour, model, vllm_args
+
 from vllm import __version__
 
 
@@ -14,7 +15,7 @@ class AsyncEngineArgs:
         self._args = args
 
     @classmethod
-    def from_cli_args(cls, args: argparse.Namespace) -> "AsyncEngineArgs":
+    def from_cli_args(cls, args: argparse.Namespace) -> AsyncEngineArgs:
         return cls(args)
 
     def create_engine_config(self) -> types.SimpleNamespace:

@@ -3,6 +3,7 @@
 import sys
 
 from engine_simulator import vllm_main
+
 from vllm import __version__
 
 

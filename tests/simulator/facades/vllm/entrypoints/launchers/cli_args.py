@@ -6,6 +6,7 @@ import argparse
 
 from engine_simulator import vllm_args
 from engine_simulator.vllm_args import validate_parsed_serve_args as validate_parsed_serve_args
+
 from vllm import __version__
 
 
