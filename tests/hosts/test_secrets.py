@@ -1,0 +1,48 @@
+"""A secret reaches the engine, and nothing else: no argument, unit, log, event, artifact or readable file."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+from tests.hosts.commands import BIN, PATH, ROOT, canary_hits, service, servewright
+
+CANARY = "CANARY-3c1f%$\"x"
+
+
+def test_a_secret_is_seen_by_the_engine_alone(engine_host, inventory, tmp_path):
+    host = engine_host
+    (host.root / "root/key").write_text(CANARY + "-file\n")
+    declared = service(
+        "vllm",
+        secrets={
+            "VLLM_API_KEY": {"variable": "vault_key"},
+            "FROM_ENV": {"env": "CONTROLLER_SECRET"},
+            "FROM_FILE": {"file": "/root/key"},
+        },
+    )
+    path = inventory([host], variables={"servewright_services": [declared], "vault_key": CANARY + "-var"})
+    command = [BIN / "ansible-runner", "run", ROOT, "-p", "playbooks/deploy.yml", "-vvv",
+               "--inventory", path, "--artifact-dir", tmp_path / "artifacts", "--cmdline=--diff"]  # fmt: skip
+    done = subprocess.run(
+        command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False,
+        env={"PATH": PATH, "HOME": str(tmp_path), "CONTROLLER_SECRET": CANARY + "-env"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-3000:]
+    pid = host.run("systemctl show kimi -p MainPID --value").stdout.strip()
+    environ = host.run(f"cat /proc/{pid}/environ").stdout.split("\0")
+    for name, kind in (("VLLM_API_KEY", "var"), ("FROM_ENV", "env"), ("FROM_FILE", "file")):
+        assert f"{name}={CANARY}-{kind}" in environ
+    # the gates asked with the key, or the server would have refused them
+    assert servewright("verify", "-i", str(path)).code == 0
+
+    for text in (done.stdout, done.stderr, json.dumps(servewright("status", "-i", str(path)).document)):
+        assert "CANARY" not in text
+    # runner keeps the environment it was given for itself; only that file may name the one secret that came from it
+    assert canary_hits("CANARY", [tmp_path / "artifacts"]) == []
+    assert "CANARY" not in host.run("systemctl show kimi; systemctl cat kimi; journalctl --no-pager; ps axww").stdout
+    readable = host.run("grep -rlI CANARY /etc /var /usr/local /run /tmp 2>/dev/null || true", user="nobody").stdout
+    assert readable == ""
+    files = host.run("grep -rlI CANARY /etc /var/lib /var/cache /usr/local 2>/dev/null || true").stdout.split()
+    assert files == ["/etc/servewright/kimi/releases/1/environment"]
+    assert host.run("stat -c '%a %U' /etc/servewright/kimi/releases/1/environment").stdout == "600 root\n"
