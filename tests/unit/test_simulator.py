@@ -24,7 +24,6 @@ TITLES = {
     "sglang": {"sglang::scheduler_TP0", "sglang::scheduler_TP1", "sglang::detokenizer"},
     "vllm": {"VLLM::EngineCore", "VLLM::Worker_TP0", "VLLM::Worker_TP1"},
 }
-SHM = pathlib.Path("/dev/shm")
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +54,10 @@ class Engine:
         else:
             argv = [str(folder / "bin/vllm"), "serve", model, "--max-model-len", "8192"]
         self.log = root / f"{name}-{self.port}.log"
+        self.shm = root / "shm"
+        self.shm.mkdir(exist_ok=True)
         base = {"PATH": "/usr/bin:/bin", "TMPDIR": str(root), "SIM_LOAD_SECONDS": "0.1", "SIM_LIFE_SCALE": "0.02"}
+        base["SIM_SHM_FOLDER"] = str(self.shm)
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 [*argv, *where, *flags],
@@ -105,14 +107,14 @@ class Engine:
         return found
 
     def segments(self) -> set[pathlib.Path]:
-        """Files of /dev/shm that a process of the session has mapped, by inode."""
+        """Shared memory files that a process of the session has mapped, by inode."""
         inodes = set()
         for pid in self.pids():
             with contextlib.suppress(OSError):
                 for line in pathlib.Path(f"/proc/{pid}/maps").read_text().splitlines():
-                    if "/dev/shm/" in line:
+                    if str(self.shm) in line:
                         inodes.add(int(line.split()[4]))
-        return {file for file in SHM.iterdir() if file.stat().st_ino in inodes}
+        return {file for file in self.shm.iterdir() if file.stat().st_ino in inodes}
 
     def pid_of(self, title: str) -> int:
         return next(pid for pid, shown in self.pids().items() if shown == title)
@@ -122,14 +124,11 @@ class Engine:
         return self.process.wait(20)
 
     def destroy(self) -> None:
-        left = self.segments()
         for pid in self.pids():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self.process.kill()
         self.process.wait(10)
-        for file in left:
-            file.unlink(missing_ok=True)
 
 
 def send(request: urllib.request.Request, timeout: float = 20) -> tuple[int, Any]:
@@ -181,8 +180,6 @@ def test_serves_and_stops_like_the_engine(start: Any, name: str) -> None:
     mapped = engine.segments()
     assert engine.stop() == 0
     left = {file for file in mapped if file.exists()}
-    for file in left:
-        file.unlink()
     assert sorted(file.name[:7] for file in left) == ([] if name == "vllm" else ["sgl_shm", "sglang_"])
     assert engine.pids() == {}
 
@@ -437,8 +434,6 @@ def test_an_orphan_keeps_port_and_segments(start: Any) -> None:
     ]
     for pid in holders:
         os.kill(pid, signal.SIGKILL)
-    for file in mapped:
-        file.unlink(missing_ok=True)
     assert len(holders) == 1
 
 

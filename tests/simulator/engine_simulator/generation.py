@@ -49,7 +49,7 @@ class Counters:
 
 
 class EngineGone(Exception):
-    """The engine died or shut down while the request ran."""
+    """The engine died or shut down while the request ran; vLLM alone still answers then."""
 
 
 def make_job(
@@ -122,7 +122,10 @@ class Generator:
             threading.Event().wait()
         if self.launch.engine == "vllm" and model.is_mla(self.launch.config) and not model.mla_fits(self.launch.config):
             self.link.fatal("RuntimeError: Unsupported head dimensions of multi-head latent attention")
-        if not self.link.confirm() or self.aborted.is_set():
+        alive = self.link.confirm()
+        if not alive and self.launch.engine == "sglang":
+            threading.Event().wait()  # until the launcher has noticed the death and kills itself
+        if not alive or self.aborted.is_set():
             raise EngineGone
 
     def _hangs_by_count(self) -> bool:

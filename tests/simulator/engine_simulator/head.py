@@ -176,7 +176,7 @@ def run_engine_core(parent: Channel, launch: Launch, bad: Misbehaviour) -> None:
         f"tensor_parallel_size={launch.tensor_parallel}, served_model_name={launch.names[0]}",
         place="core.py:133",
     )
-    head.segments = shm.vllm_segments(launch.ranks, launch.on_gpu)
+    head.segments = shm.vllm_segments(bad.shm_folder, launch.ranks, launch.on_gpu)
     head.start_ranks(0, [f"VLLM::{worker.worker_name(launch, rank)}" for rank in range(launch.ranks)])
     die_on_time(head)
     failure = head.wait_until_loaded()
@@ -229,8 +229,8 @@ def run_scheduler(
         die_on_time(head)
     say = worker.say_for(launch, bad, rank)
     say("Init torch distributed begin.")
-    paths = shm.sglang_segments(launch.ranks, launch.on_gpu) if rank == 0 else []
-    kept = [shm.sglang_loads(), *paths[:1]] if rank == 0 else []
+    paths = shm.sglang_segments(bad.shm_folder, launch.ranks, launch.on_gpu) if rank == 0 else []
+    kept = [shm.sglang_loads(bad.shm_folder), *paths[:1]] if rank == 0 else []
     try:
         if rank == 0:
             if not getattr(launch.args, "attention_backend", None):

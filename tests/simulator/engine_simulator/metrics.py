@@ -66,6 +66,10 @@ def vllm(launch: Launch, counters: Counters) -> str:
             ("vllm:spec_decode_num_accepted_tokens_total", "counter", int(steps * (ACCEPT_LENGTH - 1))),
         ]
     text = _render(rows, labels)
+    for position in range(DRAFT_TOKENS if launch.speculation else 0):
+        accepted = int(counters.generated_tokens / ACCEPT_LENGTH * ((ACCEPT_LENGTH - 1) / DRAFT_TOKENS))
+        name = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
+        text += f'{name}{{{labels},position="{position}"}} {float(accepted)}\n'
     for reason in ("stop", "length", "abort"):
         text += f'vllm:request_success_total{{engine="0",finished_reason="{reason}",model_name="{launch.names[0]}"}} '
         text += f"{float(counters.finished.get(reason, 0))}\n"

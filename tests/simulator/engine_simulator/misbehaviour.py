@@ -42,6 +42,7 @@ class Misbehaviour:
     empty_answer: bool = False
     wrong_name: bool = False
     life_scale: float = 1.0
+    shm_folder: str = "/dev/shm"
 
 
 CHOICES = {"info_endpoint": ("old", "new"), "orphan": ("port", "shm", "both")}

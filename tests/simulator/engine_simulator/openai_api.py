@@ -108,6 +108,9 @@ class Api:
         except Refused as refused:
             request.json(refused.status, self.dialect.error(refused))
         except EngineGone:
+            if self.generator.link.dead.is_set() and not request.answered:
+                gone = Refused(500, "EngineCore encountered an issue.", "InternalServerError")
+                request.json(500, self.dialect.error(gone))
             request.drop()
 
     def _body(self, request: Request) -> dict[str, Any]:

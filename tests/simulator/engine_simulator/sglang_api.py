@@ -119,6 +119,7 @@ class SglangApi:
         if not self.up or self.exiting:
             request.reply(503)
             return
+        time.sleep(min(1.0, self.bad.life_scale))  # the real one looks for the token once a second
         limit = HEALTH_SECONDS * self.bad.life_scale
         self.healthy = self.generator.link.confirm(limit)
         if not self.healthy:

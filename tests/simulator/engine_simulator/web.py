@@ -27,6 +27,7 @@ class Request:
         self.query = query
         self.body = body
         self.headers = handler.headers
+        self.answered = False
 
     def reply(self, status: int, content: bytes = b"", kind: str = "application/json", **extra: str) -> None:
         headers = [("content-length", str(len(content)))]
@@ -47,6 +48,7 @@ class Request:
         self.handler.close_connection = True
 
     def _head(self, status: int, headers: list[tuple[str, str]]) -> None:
+        self.answered = True
         date = time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime())
         lines = [f"HTTP/1.1 {status} {REASONS.get(status, '')}", f"date: {date}", "server: uvicorn"]
         lines += [f"{name}: {value}" for name, value in headers]
