@@ -35,7 +35,7 @@ class Facts(BaseModel):
     @field_validator("compute_capability", mode="before")
     @classmethod
     def _capability(cls, value: Any) -> Any:
-        if isinstance(value, (str, float)):
+        if isinstance(value, (str, float, int)):
             major, _, minor = str(value).partition(".")
             return major, minor or "0"
         return value

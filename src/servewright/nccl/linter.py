@@ -22,8 +22,8 @@ _TUNING = f"NCCL {version.render(registry.GUIDE)} src/graph/tuning.cc"
 def lint(environment: Mapping[str, str], facts: Facts | None = None, origin: Origin = None) -> list[Finding]:
     """The findings on an environment, the most severe first.
 
-    Variables that have nothing to do with NCCL are passed over. An unknown NCCL version is judged as the
-    newest one in the table. origin tells where a variable was set.
+    Variables that have nothing to do with NCCL are passed over. An unknown NCCL version is judged as
+    registry.GUIDE, but no variable is called too new for it. origin tells where a variable was set.
     """
     settings = Settings(environment, facts or Facts())
     found = [*_alone(settings), *_selections(settings), *_rules(settings)]
@@ -103,7 +103,7 @@ def _known(variable: Variable, value: str, settings: Settings) -> Iterator[Probl
 
 def _aged(variable: Variable, value: str, facts: Facts) -> Iterator[Problem]:
     """Whether the version at hand has the variable, and under which name."""
-    nccl = facts.nccl_version or registry.LATEST
+    nccl = facts.nccl_version or registry.GUIDE
     heir = variable.replaced_by
     if variable.removed and nccl >= variable.removed:
         yield Problem(
@@ -113,7 +113,7 @@ def _aged(variable: Variable, value: str, facts: Facts) -> Iterator[Problem]:
             f"use {heir}" if heir else "remove it",
             True,
         )
-    elif variable.since and nccl < variable.since:
+    elif variable.since and facts.nccl_version and nccl < variable.since:
         since = version.render(variable.since)
         yield Problem(
             "NCCL002",

@@ -194,20 +194,28 @@ def _version(log: RankLog, text: str) -> bool:
 
 
 def _setting(log: RankLog, text: str, number: int) -> bool:
-    """Lines that tell a variable's value. The first one counts: NCCL reads a variable once."""
+    """Lines that tell a variable's value."""
     match = _SET.match(text)
     if match:
-        value = match[2] if match[2] is not None else match[3]
-        log.settings.setdefault(match[1], Setting(value, "environment", number))
+        _see(log, match[1], Setting(match[2] if match[2] is not None else match[3], "environment", number))
         return True
     match = _POLICY.match(text) or _RESET.match(text)
     if match:
-        log.settings.setdefault(match[1], Setting(match[2], "environment", number))
+        _see(log, match[1], Setting(match[2], "environment", number))
         return True
     match = _CONFIG.match(text)
     if match:
         log.settings.setdefault(match[1], Setting(match[2], "program", number))
     return match is not None
+
+
+def _see(log: RankLog, name: str, setting: Setting) -> None:
+    """Keeps the first value of a variable; an engine that changes it between communicators is worth a notice."""
+    first = log.settings.setdefault(name, setting)
+    if first.value != setting.value:
+        meaning = f"{name} was {first.value} at first and {setting.value} for a later communicator."
+        todo = "find out what changes it while the engine runs"
+        log.noticed.append(Diagnosis("value-differs", meaning, todo, setting.line))
 
 
 def _communicator(log: RankLog, text: str, number: int, thread: str, starting: dict[str, str]) -> bool:
@@ -229,7 +237,6 @@ def _communicator(log: RankLog, text: str, number: int, thread: str, starting: d
                 )
             )
         else:
-            starting.pop(thread, None)
             _update(log, address, complete=True)
         return True
     match = _SHAPE.search(text)

@@ -15,9 +15,9 @@ from . import data, version
 from .version import Version
 
 LATEST: Version = (2, 32, 3)
-"""The newest NCCL the table was checked against; an unknown version is judged as this one."""
+"""The newest NCCL whose variables are in the table."""
 GUIDE: Version = (2, 30, 7)
-"""The version of the user guide and of the source that the table cites."""
+"""The version of the guide and the source that the table cites; an unknown version is judged as this one."""
 
 Type = Literal["boolean", "integer", "size", "word", "words", "level", "selection", "string", "path"]
 Topic = Literal[

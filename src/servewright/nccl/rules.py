@@ -84,7 +84,7 @@ class Settings:
     def __init__(self, environment: Mapping[str, str], facts: Facts) -> None:
         self.environment = environment
         self.facts = facts
-        self.nccl = facts.nccl_version or registry.LATEST
+        self.nccl = facts.nccl_version or registry.GUIDE
 
     def number(self, name: str) -> int | None:
         """What NCCL reads for a number, None when it is unset or NCCL keeps its default."""
@@ -96,6 +96,17 @@ class Settings:
         never = {"LOC"} if self.facts.interconnect != "pcie" else {"LOC", "NVL", "NVB", "C2C"}
         numbered_off = level[:1].isdigit() and reading.integer(level) == 0
         return self.number("NCCL_P2P_DISABLE") == 1 or level in never or numbered_off
+
+    def cumem_off(self) -> bool:
+        """Whether cuMem is off, by the user or by an engine that turns it off unless told otherwise."""
+        if "NCCL_CUMEM_ENABLE" in self.environment:
+            return self.number("NCCL_CUMEM_ENABLE") == 0
+        off_unless_set = {
+            override.engine
+            for override in registry.overrides()
+            if override.variable == "NCCL_CUMEM_ENABLE" and override.when == "unset"
+        }
+        return self.facts.engine in off_unless_set and not self.has_flag("--enable-symm-mem")
 
     def has_flag(self, flag: str) -> bool | None:
         """Whether the engine is given a flag, None when its arguments are unknown."""

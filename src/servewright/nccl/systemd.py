@@ -164,9 +164,8 @@ def environment_file(text: str, file: str) -> list[Entry]:
 
 
 def _keep(chosen: dict[str, Entry], name: str, value: str, origin: Location) -> None:
-    """Adds a variable at the end, if systemd would take its name."""
+    """Takes a variable in, if systemd would take its name."""
     if _NAME.fullmatch(name.rstrip()):
-        chosen.pop(name.rstrip(), None)
         chosen[name.rstrip()] = Entry(name.rstrip(), value, origin)
 
 

@@ -111,6 +111,8 @@ def _memory(size: int, settings: Settings) -> Iterator[Problem]:
     where = "of memory on each GPU"
     if settings.p2p_off():
         total, where = total * ranks, f"of shared host memory for {ranks} GPUs"
+        if settings.cumem_off():
+            where += ", in /dev/shm because cuMem is off"
     yield Problem(
         "NCCL019",
         "info",
@@ -191,7 +193,7 @@ def _level(variable: Variable, value: str, settings: Settings) -> Iterator[Probl
             f"use one of {', '.join(variable.values)}",
         )
     elif value[:1].isdigit():
-        meant = variable.integers.get(str(min(reading.integer(value) or 0, 4)), "SYS")
+        meant = variable.integers.get(str(reading.integer(value)), "SYS")
         yield Problem(
             "NCCL009",
             "warning",

@@ -142,6 +142,7 @@ CASES: list[tuple[dict[str, str], dict[str, Any], str, str]] = [
     ({"NCCL_IGNORE_DISABLED_P2P": "2"}, {}, "NCCL129", "without an error"),
     ({"NCCL_GRAPH_FILE": "/g.xml", "NCCL_MIN_CTAS": "8"}, {}, "NCCL130", "repeat"),
     ({"NCCL_IB_TIMEOUT": "0"}, {}, "NCCL131", "infinite"),
+    ({"NCCL_TUNER_PLUGIN": "/x.so", "NCCL_PROTO": "LL"}, {}, "NCCL132", "only among"),
 ]  # fmt: skip
 
 
@@ -181,11 +182,39 @@ def test_every_check_and_rule_is_tried() -> None:
         ({"NCCL_CUMEM_ENABLE": "1"}, {"engine": "sglang", "engine_version": "0.5.23"}),
         ({"NCCL_INSPECTOR_ENABLE": "1"}, {}),
         ({"NCCL_CTA_POLICY": "2"}, {}),
+        ({"NCCL_IB_DISABLE": "1"}, {}),
+        ({"CUDA_DEVICE_MAX_CONNECTIONS": "8"}, {"engine": "sglang"}),
+        ({"NCCL_DEBUG_LEVELS": "WARN"}, {}),  # too new, but the version is unknown
         ({"NCCL_CTA_POLICY": "DEFAULT|ZERO"}, {}),
     ],
 )
 def test_says_nothing_about_good_settings(environment: dict[str, str], facts: dict[str, Any]) -> None:
     assert linter.lint(environment, Facts.model_validate(facts)) == []
+
+
+@pytest.mark.parametrize(
+    ("environment", "facts", "no_effect"),
+    [
+        ({"NCCL_MAX_CTAS": "0"}, {}, True),
+        ({"NCCL_MAX_NCHANNELS": "0"}, {"nccl_version": "2.16.5"}, False),
+        ({"NCCL_P2P_LEVEL": "NODE"}, {}, True),
+        ({"NCCL_P2P_LEVEL": "3"}, {}, False),
+        ({"NCCL_P2P_DISABLE": "2"}, {}, True),
+        ({"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,FOO"}, {"nccl_version": "2.28.9"}, False),
+        ({"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "FOO"}, {"nccl_version": "2.28.9"}, True),
+    ],
+)
+def test_what_has_no_effect(environment: dict[str, str], facts: dict[str, Any], no_effect: bool) -> None:
+    found = linter.lint(environment, Facts.model_validate(facts))
+    assert [finding.no_effect for finding in found] == [no_effect]
+
+
+def test_sglang_puts_host_buffers_into_dev_shm() -> None:
+    environment = {row.variable: row.value for row in profiles.resolve("pcie-throughput")}
+    for engine, named in (("sglang", True), ("vllm", False)):
+        found = linter.lint(environment, Facts(tensor_parallel=8, engine=engine))  # type: ignore[arg-type]
+        (memory,) = [finding for finding in found if finding.id == "NCCL019"]
+        assert ("/dev/shm" in memory.message) is named
 
 
 def test_the_six_on_the_host_they_came_from() -> None:

@@ -250,6 +250,14 @@ def test_an_address_used_again_is_another_communicator() -> None:
     assert [comm.complete for comm in log.parse(text, "f").communicators] == [True, False]
 
 
+def test_a_value_that_changes_between_communicators() -> None:
+    text = f"{T}NCCL_ALGO set by environment to Ring\n{T}NCCL_ALGO set by environment to allreduce:tree\n"
+    found = log.parse(text + f"{T}NCCL_ALGO set by environment to Ring\n", "f")
+    assert found.settings["NCCL_ALGO"].value == "Ring"
+    assert [(notice.id, notice.line) for notice in found.noticed] == [("value-differs", 2)]
+    assert "allreduce:tree" in found.noticed[0].meaning
+
+
 @given(st.text(), st.integers(0, len(LOG_2_28)), st.integers(0, len(LOG_2_28)))
 def test_any_text_is_read(noise: str, start: int, end: int) -> None:
     found = log.parse(LOG_2_28[start:] + noise + LOG_2_30[:end] + WARNINGS[start:end], "f")

@@ -15,7 +15,7 @@ UNIT = """\
 # A hand-written unit.
 [Unit]
 Description=vLLM
-Environment=NCCL_PROTO=notservice
+Environment=NCCL_NET=notservice
 [Service]
 Environment="NCCL_PROTO=LL" NCCL_ALGO=Ring 'NCCL_P2P_LEVEL=SYS'
 Environment=NCCL_BUFFSIZE=16777216 \\
