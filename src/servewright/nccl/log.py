@@ -210,7 +210,7 @@ def _setting(log: RankLog, text: str, number: int) -> bool:
 
 
 def _see(log: RankLog, name: str, setting: Setting) -> None:
-    """Keeps the first value of a variable; an engine that changes it between communicators is worth a notice."""
+    """Keeps the first value of a variable; one that changes between communicators is worth a notice."""
     first = log.settings.setdefault(name, setting)
     if first.value != setting.value:
         meaning = f"{name} was {first.value} at first and {setting.value} for a later communicator."
