@@ -76,8 +76,7 @@ class Engine:
 
     def post(self, path: str, body: dict[str, Any], timeout: float = 20, **headers: str) -> tuple[int, Any]:
         data = json.dumps(body).encode()
-        kind = {"Content-Type": "application/json"}
-        return send(urllib.request.Request(self.url(path), data, {**kind, **headers}), timeout)
+        return send(urllib.request.Request(self.url(path), data, {**JSON, **headers}), timeout)
 
     def ready(self) -> Engine:
         line = "fired up" if self.name == "sglang" else "Application startup complete"
@@ -161,6 +160,7 @@ def start(root: pathlib.Path) -> Iterator[Any]:
         engine.destroy()
 
 
+JSON = {"Content-Type": "application/json"}
 ASK = {"model": "kimi", "prompt": "The capital of France is", "max_tokens": 8, "temperature": 0}
 both = pytest.mark.parametrize("name", ["sglang", "vllm"])
 
@@ -231,6 +231,24 @@ def test_streams_with_usage(start: Any, name: str) -> None:
     again = [line[6:] for line in engine.post("/v1/completions", body)[1].split("\n") if line]
     texts = ["".join(json.loads(e)["choices"][0]["text"] for e in run[:-2]) for run in (events, again)]
     assert texts[0] == texts[1]
+
+
+@both
+def test_sigterm_under_load(start: Any, name: str) -> None:
+    engine = start(name).ready()
+    body = {**ASK, "max_tokens": 200, "ignore_eos": True, "stream": True}
+    request = urllib.request.Request(engine.url("/v1/completions"), json.dumps(body).encode(), JSON)
+    with urllib.request.urlopen(request, timeout=20) as response:
+        response.readline()
+        engine.process.terminate()
+        events = [line[6:].strip() for line in response if line.strip()]
+    assert events[-1] == b"[DONE]"
+    last = json.loads(events[-2])
+    if name == "sglang":
+        assert last["choices"][0]["finish_reason"] == "length"
+    else:
+        assert last["error"]["code"] == 500  # a stream with a [DONE] that is not complete
+    assert engine.process.wait(20) == 0
 
 
 def test_calls_tools_and_speaks_json(start: Any) -> None:
@@ -405,7 +423,7 @@ def test_misbehaviours_while_serving(start: Any) -> None:
 def truncated(engine: Engine) -> str:
     """What arrives of a stream that breaks off."""
     body = json.dumps({**ASK, "stream": True, "ignore_eos": True}).encode()
-    request = urllib.request.Request(engine.url("/v1/completions"), body, {"Content-Type": "application/json"})
+    request = urllib.request.Request(engine.url("/v1/completions"), body, JSON)
     text = b""
     with contextlib.suppress(OSError, ValueError), urllib.request.urlopen(request, timeout=10) as response:
         for line in response:

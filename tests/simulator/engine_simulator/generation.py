@@ -48,6 +48,10 @@ class Counters:
                 setattr(self, name, getattr(self, name) + amount)
 
 
+class BrokenOff(Exception):
+    """SIM_TRUNCATE_STREAM: the connection ends in the middle of the answer."""
+
+
 class EngineGone(Exception):
     """The engine died or shut down while the request ran; vLLM alone still answers then."""
 
@@ -149,7 +153,7 @@ class Generator:
             due = min(total, int((time.monotonic() - begin) * TOKENS_PER_SECOND * factor) + 1)
             if due > done:
                 if bad.truncate_stream and due > total // 2:
-                    raise EngineGone
+                    raise BrokenOff
                 self.counters.add(generated_tokens=due - done)
                 yield "".join(job.pieces[done:due]), due
                 done = due

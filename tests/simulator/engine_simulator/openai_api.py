@@ -14,10 +14,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from . import answers, generation, tokens
-from .generation import EngineGone, Generator, Job
+from .generation import BrokenOff, EngineGone, Generator, Job
 from .launch import Launch
 from .misbehaviour import Misbehaviour
 from .web import Request, Stream
+
+ENGINE_GONE = "EngineCore encountered an issue. See stack trace (above) for the root cause."
 
 
 class Refused(Exception):
@@ -71,6 +73,7 @@ class Dialect:
         raise NotImplementedError
 
     reasoning_key = "reasoning_content"
+    reports_death = False
 
 
 def _text_of(content: Any) -> str:
@@ -108,10 +111,21 @@ class Api:
         except Refused as refused:
             request.json(refused.status, self.dialect.error(refused))
         except EngineGone:
-            if self.generator.link.dead.is_set() and not request.answered:
-                gone = Refused(500, "EngineCore encountered an issue.", "InternalServerError")
-                request.json(500, self.dialect.error(gone))
+            self._gone(request)
+        except BrokenOff:
             request.drop()
+
+    def _gone(self, request: Request) -> None:
+        """vLLM answers 500, or ends a running stream with an error event and still a [DONE]; SGLang hangs up."""
+        gone = Refused(500, ENGINE_GONE, "InternalServerError")
+        if not self.dialect.reports_death:
+            request.drop()
+        elif request.answered is None:
+            request.json(500, self.dialect.error(gone))
+        else:
+            request.answered.event(self.dialect.error(gone))
+            request.answered.event("[DONE]")
+            request.answered.end()
 
     def _body(self, request: Request) -> dict[str, Any]:
         kind = (request.headers.get("content-type") or "").split(";")[0].strip().lower()
@@ -295,8 +309,7 @@ class Api:
     def _end_stream(
         self, stream: Stream | None, body: dict[str, Any], head: dict[str, Any], job: Job, done: int
     ) -> None:
-        if stream is None:
-            raise EngineGone
+        assert stream is not None, "every answer has at least one piece"
         if (body.get("stream_options") or {}).get("include_usage"):
             stream.event({**head, "choices": [], "usage": self.dialect.usage(job.prompt_tokens, done)})
         stream.event("[DONE]")

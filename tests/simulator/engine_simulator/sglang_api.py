@@ -8,7 +8,7 @@ import uuid
 from typing import Any
 
 from . import answers, generation, logs, metrics, tokens
-from .generation import EngineGone, Generator
+from .generation import BrokenOff, EngineGone, Generator
 from .launch import Launch
 from .misbehaviour import Misbehaviour
 from .openai_api import Api, Dialect, Refused
@@ -263,5 +263,5 @@ class SglangApi:
                 stream.event(reply(said, done, done == len(job.pieces)))
             stream.event("[DONE]")
             stream.end()
-        except EngineGone:
+        except (EngineGone, BrokenOff):
             request.drop()

@@ -20,6 +20,7 @@ GUARDED = ("/v1", "/v2", "/inference", "/cohere")
 
 class VllmDialect(Dialect):
     reasoning_key = "reasoning"
+    reports_death = True
 
     def error(self, refused: Refused) -> dict[str, Any]:
         body = {"message": refused.message, "type": refused.kind, "param": refused.param, "code": refused.status}

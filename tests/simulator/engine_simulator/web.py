@@ -27,7 +27,7 @@ class Request:
         self.query = query
         self.body = body
         self.headers = handler.headers
-        self.answered = False
+        self.answered: Stream | None = None  # the stream that was begun
 
     def reply(self, status: int, content: bytes = b"", kind: str = "application/json", **extra: str) -> None:
         headers = [("content-length", str(len(content)))]
@@ -41,14 +41,14 @@ class Request:
 
     def stream(self) -> Stream:
         self._head(200, [("content-type", "text/event-stream; charset=utf-8"), ("transfer-encoding", "chunked")])
-        return Stream(self.handler)
+        self.answered = Stream(self.handler)
+        return self.answered
 
     def drop(self) -> None:
         """Close the connection without an end to the answer."""
         self.handler.close_connection = True
 
     def _head(self, status: int, headers: list[tuple[str, str]]) -> None:
-        self.answered = True
         date = time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime())
         lines = [f"HTTP/1.1 {status} {REASONS.get(status, '')}", f"date: {date}", "server: uvicorn"]
         lines += [f"{name}: {value}" for name, value in headers]
