@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.servewright.llm.plugins.module_utils.host import library
-
 from servewright.release.render import render
 from servewright.spec import validate
 from tests.testbed import Host
@@ -70,7 +69,9 @@ def servewright(*arguments: str, env: Mapping[str, str] | None = None, timeout: 
     try:
         document = json.loads(done.stdout)
     except ValueError:
-        raise AssertionError(f"no JSON on standard output (exit code {done.returncode}):\n{done.stdout}{done.stderr}") from None
+        raise AssertionError(
+            f"no JSON on standard output (exit code {done.returncode}):\n{done.stdout}{done.stderr}"
+        ) from None
     return Outcome(done.returncode, document, done.stdout + done.stderr)
 
 

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from tests.hosts.commands import BIN, PATH, ROOT, invocation, service, servewright
+from tests.hosts.commands import BIN, PATH, ROOT, invocation, servewright, service
 
 
 @pytest.mark.parametrize("engine", ["sglang", "vllm"])
@@ -19,7 +19,9 @@ def test_a_service_goes_its_whole_way(engine_host, inventory, engine):
 
     path = declare()
     assert servewright("plan", "-i", path, "--detailed-exitcode").code == 2
-    assert host.run("ls /etc/servewright /usr/local/lib/servewright", check=False).returncode != 0  # a plan writes nothing
+    assert (
+        host.run("ls /etc/servewright /usr/local/lib/servewright", check=False).returncode != 0
+    )  # a plan writes nothing
 
     first = servewright("deploy", "-i", path, "--reason", "first")
     assert (first.code, first.service()["verdict"]) == (0, "committed"), first.text
@@ -82,7 +84,9 @@ def test_the_playbooks_run_from_ansible_runner_as_in_ci(engine_host, inventory, 
 
 
 def test_a_first_release_that_fails_leaves_nothing_running(engine_host, inventory):
-    path = str(inventory([engine_host], variables={"servewright_services": [service(environment={"SIM_EXIT_AFTER": "0"})]}))
+    path = str(
+        inventory([engine_host], variables={"servewright_services": [service(environment={"SIM_EXIT_AFTER": "0"})]})
+    )
     done = servewright("deploy", "-i", path)
     assert (done.code, done.service()["verdict"]) == (4, "rolled_back"), done.text
     assert "nothing ran before" in done.service()["message"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from ansible_collections.servewright.llm.plugins.module_utils.host import quoting
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ansible_collections.servewright.llm.plugins.module_utils.host import quoting
 from tests.testbed import Host
 
 # Any text an argument can hold: all of Unicode but NUL and lone surrogates, with what systemd treats specially often.
@@ -20,7 +20,7 @@ TEXT = st.lists(st.one_of(SPECIAL, st.characters(exclude_characters="\0", exclud
     "".join
 )
 NAMES = st.from_regex(r"\AX[A-Z0-9_]{0,8}\Z")
-# systemd refuses control characters in the environment (env_value_is_valid in its env-util.c), but line breaks and tabs.
+# systemd drops variables with control characters other than line breaks and tabs (env_value_is_valid in env-util.c).
 VALUES = TEXT.map(lambda text: "".join(c for c in text if c in "\n\t" or (c >= " " and c != "\x7f")))
 UNITS = st.lists(
     st.fixed_dictionaries(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.hosts.commands import service, servewright
+from tests.hosts.commands import servewright, service
 
 TRACES = "/etc/servewright /var/lib/servewright /usr/local/lib/servewright /etc/systemd/system/kimi.service"
 
@@ -18,7 +18,11 @@ PREFLIGHT = [
     ({"version": "9.9.9"}, "", "/opt/servewright/engines/sglang-9.9.9/bin/python is missing"),
     ({"gpus": [8], "parallelism": {"tensor": 1}}, "", "GPU 8 is not there; nvidia-smi lists 0, 1, 2, 3, 4, 5, 6, 7"),
     ({}, "systemctl mask kimi.service", "kimi.service is masked"),
-    ({}, "printf '[Service]\\nExecStart=/bin/true\\n' > /etc/systemd/system/kimi.service", "was not written by servewright"),
+    (
+        {},
+        "printf '[Service]\\nExecStart=/bin/true\\n' > /etc/systemd/system/kimi.service",
+        "was not written by servewright",
+    ),
     ({}, "chmod 700 /opt/simulator/model", "cannot read /opt/simulator/model/config.json"),
     ({"listen": {"port": 22}}, "", "port 22 of 127.0.0.1 is held by"),
     ({"secrets": {"KEY": {"file": "/etc/nothing"}}}, "", "secret KEY: there is no file /etc/nothing"),
@@ -40,7 +44,9 @@ def test_preflight_refuses(shared_host, inventory, changes, before, message):
         if before:
             shared_host.run(before)
         traces = shared_host.run(f"ls -d {TRACES}", check=False).stdout
-        done = servewright("deploy", "-i", str(inventory([shared_host], variables={"servewright_services": [service(**changes)]})))
+        done = servewright(
+            "deploy", "-i", str(inventory([shared_host], variables={"servewright_services": [service(**changes)]}))
+        )
         assert message in done.text
         assert done.code == (1 if "secret" in message else 3)
         assert shared_host.run(f"ls -d {TRACES}", check=False).stdout == traces
@@ -93,7 +99,9 @@ def test_a_user_without_sudo(shared_host, inventory):
 def test_a_host_without_systemd(shared_host, inventory):
     shared_host.run("mv /run/systemd/system /run/systemd/elsewhere")
     try:
-        done = servewright("deploy", "-i", str(inventory([shared_host], variables={"servewright_services": [service()]})))
+        done = servewright(
+            "deploy", "-i", str(inventory([shared_host], variables={"servewright_services": [service()]}))
+        )
     finally:
         shared_host.run("mv /run/systemd/elsewhere /run/systemd/system")
     assert done.code == 3, done.text

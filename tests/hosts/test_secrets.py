@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 
-from tests.hosts.commands import BIN, PATH, ROOT, canary_hits, service, servewright
+from tests.hosts.commands import BIN, PATH, ROOT, canary_hits, servewright, service
 
-CANARY = "CANARY-3c1f%$\"x"
+CANARY = 'CANARY-3c1f%$"x'
 
 
 def test_a_secret_is_seen_by_the_engine_alone(engine_host, inventory, tmp_path):

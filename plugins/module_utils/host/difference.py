@@ -70,6 +70,7 @@ def between(old, new, secrets_changed=()):
         lambda name: RELOAD if name in _RELOAD_ONLY else RESTART,
     )
     found += _mapping("verify.", old["verify"], new["verify"], lambda name: NONE)
+    found += _mapping("keep.", old["keep"], new["keep"], lambda name: NONE)
     found += _mapping("expected.", old["expected"], new["expected"], lambda name: NONE)
     return found
 

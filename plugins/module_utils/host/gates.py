@@ -54,8 +54,12 @@ def all_gates(release, number, note=lambda gate: None):
     return results
 
 
-def passed(results):
-    return all(result["verdict"] != FAILED for result in results)
+def first_failed(results):
+    """What failed first, as text, or None when everything passed."""
+    for result in results:
+        if result["verdict"] == FAILED:
+            return "gate {} failed: {}".format(result["id"], result["message"])
+    return None
 
 
 def identity(run):

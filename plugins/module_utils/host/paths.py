@@ -38,8 +38,16 @@ def transactions(service):
     return os.path.join(state(service), "transactions")
 
 
+_TRANSACTION = "servewright-transaction-"
+
+
 def transaction_unit(service):
-    return f"servewright-transaction-{service}.service"
+    return _TRANSACTION + service + ".service"
+
+
+def service_of(unit):
+    """The service that a transaction's unit belongs to."""
+    return unit[len(_TRANSACTION) : -len(".service")]
 
 
 def lock(service):

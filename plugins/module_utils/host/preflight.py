@@ -13,12 +13,16 @@ FATAL, WARNING = "fatal", "warning"
 FREE_BYTES = 64 << 20  # room for the release and the journals
 
 
-def checks(release):
-    """All checks of a release: a list of {"id", "severity", "passed", "message", "evidence", "repair"}."""
+def checks(release, displaced=()):
+    """All checks of a release: a list of {"id", "severity", "passed", "message", "evidence", "repair"}.
+
+    What the service itself and the services it displaces hold now will be free when the release starts.
+    """
+    freed = {paths.unit_name(service) for service in (release["service"], *displaced)}
     results = []
     for name, check in CHECKS:
         try:
-            found = check(release)
+            found = check(release, freed) if check in (port, claim) else check(release)
         except HostError as error:
             found = [(str(error), "")]
         if not found:
@@ -97,12 +101,12 @@ def model(release):
     return []
 
 
-def port(release):
-    """The port is free, or held by the service that is being replaced."""
+def port(release, freed):
+    """The port is free, or held by a service that will be stopped."""
     listen = release["listen"]
     found = []
     for pid in ports.holders(listen["host"], listen["port"]):
-        if pid == 0 or proc.unit(pid) != paths.unit_name(release["service"]):
+        if pid == 0 or proc.unit(pid) not in freed:
             who = proc.describe(pid) if pid else "a process that cannot be seen"
             found.append(
                 (
@@ -113,8 +117,8 @@ def port(release):
     return found
 
 
-def claim(release):
-    """The claimed GPUs are there, and held by nobody but this service."""
+def claim(release, freed):
+    """The claimed GPUs are there, and held by nobody but services that will be stopped."""
     if not release["gpus"]:
         return []
     all_gpus = gpus.query()
@@ -130,26 +134,8 @@ def claim(release):
         ]
     found = []
     for pid in gpus.holders(release["gpus"]):
-        if proc.unit(pid) != paths.unit_name(release["service"]):
+        if proc.unit(pid) not in freed:
             found.append((f"a claimed GPU is held by {proc.describe(pid)}", "end that process, or claim other GPUs"))
-    return found
-
-
-def other_services(release):
-    """No other service that servewright runs here holds the same GPUs."""
-    found = []
-    for service in paths.services():
-        pointer = releases.committed(service) if service != release["service"] else None
-        if pointer is None or not systemd.active(systemd.show(paths.unit_name(service))):
-            continue
-        shared = sorted(set(releases.load(service, pointer["release"])["gpus"]) & set(release["gpus"]))
-        if shared:
-            found.append(
-                (
-                    "GPU {} is held by service {}".format(", ".join(map(str, shared)), service),
-                    "stop that service first, or claim other GPUs",
-                )
-            )
     return found
 
 
@@ -216,7 +202,6 @@ CHECKS = (
     ("model", model),
     ("port", port),
     ("gpus", claim),
-    ("claims", other_services),
     ("unit", unit_text),
     ("restart_limit", limiter),
     ("space", space),

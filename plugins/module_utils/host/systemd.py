@@ -48,6 +48,22 @@ def active(state):
     return state["ActiveState"] in ("active", "reloading")
 
 
+def running(pattern):
+    """Names of the units that match a pattern and are starting, running or ending."""
+    out = run(
+        [
+            "systemctl",
+            "list-units",
+            "--plain",
+            "--no-legend",
+            "--no-pager",
+            "--state=active,activating,deactivating",
+            pattern,
+        ]
+    ).stdout
+    return [line.split()[0] for line in out.splitlines() if line.strip()]
+
+
 def daemon_reload():
     run(["systemctl", "daemon-reload"], timeout=120)
 
@@ -113,28 +129,11 @@ def _message(entry):
     return message
 
 
-def run_transient(unit, argv, description, on_failure):
+def run_transient(unit, argv, description, **properties):
     """Start a program as a transient unit of its own, which nothing of the caller's session can end."""
-    return run(
-        [
-            "systemd-run",
-            "--quiet",
-            "--collect",
-            "--unit",
-            unit,
-            "--description",
-            description,
-            "-p",
-            "Type=exec",
-            "-p",
-            "OnFailure=" + on_failure,
-            "-p",
-            "SyslogIdentifier=servewright",
-            "-p",
-            "StandardOutput=journal",
-            *argv,
-        ]
-    )
+    properties = dict(properties, Type="exec", SyslogIdentifier="servewright")
+    settings = [word for name, value in properties.items() for word in ("-p", f"{name}={value}")]
+    run(["systemd-run", "--quiet", "--collect", "--unit", unit, "--description", description, *settings, *argv])
 
 
 def start_later(unit):

@@ -12,36 +12,37 @@ from __future__ import annotations
 import os
 import time
 
-from . import files, gates, gpus, paths, ready, releases, systemd
+from . import files, gates, gpus, paths, ready, releases, retention, systemd
 from .errors import HostError, StepError
 from .journal import Journal, latest
 from .proc import describe
 
 MARGIN_SECONDS = 30  # what systemctl may take beyond the unit's own timeouts
+NOTHING = "nothing ran before, and nothing runs now"
 
 
-def begin(service, target, previous, restart, command, requester, reason):
-    """Write the journal of a new transaction; gives its number. `previous` None: nothing to go back to."""
+def begin(service, **facts):
+    """Write the journal of a new transaction; gives its number.
+
+    `facts` are: `release` to go to, `previous` to go back to (None: nothing), `restart` (or only reload the unit),
+    `displaces` (other services that hold claimed GPUs: stopped, and started again when this fails), `command`,
+    `requester`, `reason` and `notes`.
+    """
     journal = Journal.new(service)
-    journal.step(
-        "staged",
-        release=target,
-        previous=previous,
-        restart=restart,
-        command=command,
-        requester=requester,
-        reason=reason,
-    )
+    journal.step("staged", **facts)
     return journal.number
 
 
 def launch(service, number):
-    """Start the transaction in a transient unit."""
+    """Start the transaction in a transient unit, which finishes it in any case: also when its process is killed."""
+    library = [paths.PYTHON, "-I", paths.HOST_PYZ]
     systemd.run_transient(
         paths.transaction_unit(service),
-        [paths.PYTHON, "-I", paths.HOST_PYZ, "transact", "--service", service, "--transaction", str(number)],
-        "servewright transaction %d of %s" % (number, service),
-        f"servewright-recover@{service}.service",
+        [*library, "transact", "--service", service, "--transaction", str(number)],
+        f"servewright transaction {number} of {service}",
+        ExecStopPost=" ".join([*library, "recover", "--service", service]),
+        TimeoutStopSec="infinity",
+        OnFailure=f"servewright-recover@{service}.service",
     )
 
 
@@ -54,7 +55,7 @@ def transact(service, number):
         journal.step("preflighted")
         started = facts["release"]
         if facts["restart"]:
-            loaded = _replace(journal, release, facts["release"])
+            loaded = _replace(journal, release, facts["release"], facts["displaces"])
         else:
             pointer = releases.committed(service)
             started, loaded = pointer["started"], None
@@ -67,18 +68,26 @@ def transact(service, number):
     _finish(journal, "committed", release=facts["release"], load_seconds=loaded)
 
 
-def _replace(journal, release, number):
+def _replace(journal, release, number, displaces=()):
     """Stop what runs and start a release; gives the seconds it took to load."""
     service = release["service"]
     journal.step("stopping")
     _stop(service)
+    for other in displaces:
+        _stop(other)
+        systemd.disable(paths.unit_name(other))
     journal.step("waiting_gpus")
     if release["gpus"]:
         gpus.wait_free(release["gpus"], release["limits"]["gpu_wait"])
     journal.step("starting", release=number)
     _install(service, number)
-    systemd.start(paths.unit_name(service), release["limits"]["start_timeout"] + MARGIN_SECONDS)
-    journal.step("loading", release=number)
+    return _load(journal, release, number)
+
+
+def _load(journal, release, number):
+    """Start the unit in place and wait until it serves; gives the seconds it took to load."""
+    systemd.start(paths.unit_name(release["service"]), release["limits"]["start_timeout"] + MARGIN_SECONDS)
+    journal.step("loading", service=release["service"], release=number)
     return round(ready.wait(release, number), 3)
 
 
@@ -118,15 +127,12 @@ def _stop_timeout(service):
 
 
 def _verify(journal, release, number):
-    journal.step("verifying", release=number)
+    journal.step("verifying", service=release["service"], release=number)
     results = gates.all_gates(release, number)
-    journal.step("verified", release=number, gates=results)
-    if not gates.passed(results):
-        first = next(result for result in results if result["verdict"] == gates.FAILED)
-        raise StepError(
-            "gate {} failed: {}".format(first["id"], first["message"]),
-            systemd.log(paths.unit_name(release["service"]), 20),
-        )
+    journal.step("verified", service=release["service"], release=number, gates=results)
+    failed = gates.first_failed(results)
+    if failed:
+        raise StepError(failed, systemd.log(paths.unit_name(release["service"]), 20))
 
 
 def roll_back(journal, facts, error):
@@ -147,7 +153,9 @@ def roll_back(journal, facts, error):
     try:
         if previous is None:
             _remove(service)
-            _finish(journal, "restored", release=None, message="nothing ran before, and nothing runs now")
+            _bring_back(journal, facts["displaces"])
+            message = "{} serves again".format(", ".join(facts["displaces"])) if facts["displaces"] else NOTHING
+            _finish(journal, "restored", release=None, message=message)
             return
         release = releases.load(service, previous)
         if facts["restart"]:
@@ -157,6 +165,7 @@ def roll_back(journal, facts, error):
             _install(service, previous)
         _verify(journal, release, previous)
         releases.commit(service, previous, started)
+        _bring_back(journal, facts["displaces"])
         _finish(journal, "restored", release=previous, load_seconds=loaded)
     except (StepError, HostError) as second:
         _finish(
@@ -172,6 +181,16 @@ def roll_back(journal, facts, error):
         )
 
 
+def _bring_back(journal, displaced):
+    """Start the services again that were stopped for their GPUs, through their own gates."""
+    for service in displaced:
+        number = releases.committed(service)["release"]
+        release = releases.load(service, number)
+        _install(service, number)
+        _load(journal, release, number)
+        _verify(journal, release, number)
+
+
 def _remove(service):
     """Take the unit of a first release that failed away again; its folder stays as evidence."""
     unit = paths.unit_name(service)
@@ -182,6 +201,7 @@ def _remove(service):
 
 
 def _finish(journal, step, **facts):
+    retention.prune(journal.service)
     entry = journal.step(step, **facts)
     first = journal.steps()[0]
     print(
@@ -210,7 +230,7 @@ def recover(service):
     if (
         pointer is not None
         and pointer["release"] == steps[0]["release"]
-        and any(step["step"] == "verified" and gates.passed(step["gates"]) for step in steps)
+        and any(step["step"] == "verified" and not gates.first_failed(step["gates"]) for step in steps)
     ):
         _finish(journal, "committed", release=pointer["release"])
         return True
@@ -229,6 +249,7 @@ def recover_at_boot(service):
         return False
     pointer = releases.committed(service)
     if pointer is None:
+        systemd.disable(paths.unit_name(service))
         files.remove(paths.unit_file(service))
     else:
         releases.activate(service, pointer["release"])

@@ -107,6 +107,13 @@ class Limits(Strict):
     )
 
 
+class Keep(Strict):
+    """What stays on the host of earlier releases; the committed one and the one before it always do."""
+
+    releases: Size = Field(10, description="Most releases, and most transactions in the history.")
+    days: Size = Field(180, description="Days after which a release or transaction goes.")
+
+
 class ServiceBase(Strict):
     """What services of every engine declare."""
 
@@ -140,6 +147,7 @@ class ServiceBase(Strict):
     nccl: Nccl = Field(default_factory=Nccl, description="The NCCL environment.")
     verify: Verify = Field(default_factory=Verify, description="What proves that a release is good.")
     limits: Limits = Field(default_factory=Limits, description="Limits and timings of the unit.")
+    keep: Keep = Field(default_factory=Keep, description="What stays on the host of earlier releases.")
     user: Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_-]{0,30}$")] | None = Field(
         None, description="System user of the service, made when missing; without it llm-<name>."
     )

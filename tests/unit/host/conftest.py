@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from ansible_collections.servewright.llm.plugins.module_utils.host import paths
 
 

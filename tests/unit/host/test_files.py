@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+
 from ansible_collections.servewright.llm.plugins.module_utils.host import files
 from ansible_collections.servewright.llm.plugins.module_utils.host.errors import DamagedError, HostError
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from ansible_collections.servewright.llm.plugins.module_utils.host import journal
 from ansible_collections.servewright.llm.plugins.module_utils.host.errors import DamagedError
 
@@ -10,7 +11,7 @@ from ansible_collections.servewright.llm.plugins.module_utils.host.errors import
 @pytest.fixture
 def written(root):
     found = journal.Journal.new("tiny")
-    found.step("staged", release=2, reason="a – b")
+    found.step("staged", release=2, reason="ä b")
     found.step("stopping")
     return found
 

@@ -6,6 +6,7 @@ import os
 import socket
 
 import pytest
+
 from ansible_collections.servewright.llm.plugins.module_utils.host import ports
 
 

@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 
 import pytest
+
 from ansible_collections.servewright.llm.plugins.module_utils.host import difference, releases
 from ansible_collections.servewright.llm.plugins.module_utils.host.errors import DamagedError, HostError
-
 from servewright.release.render import render
 from servewright.spec import validate
 from tests.unit.spec.samples import service
