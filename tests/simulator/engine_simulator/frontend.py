@@ -12,7 +12,7 @@ import threading
 import time
 from typing import Any, Callable
 
-from . import shm, titles, web
+from . import host, shm, titles, web
 from .channel import Channel, close_all_but
 from .generation import Counters, Generator
 from .launch import Launch
@@ -60,6 +60,7 @@ class Frontend:
         self.children: list[int] = []
         self.begin = time.monotonic()
         self.terminated = threading.Event()
+        self.leaving = threading.Event()
         self.channel: Channel | None = None
 
     def start_timers(self) -> None:
@@ -72,10 +73,19 @@ class Frontend:
         self.terminated.set()
 
     def leave(self, code: int) -> None:
-        """End the whole tree at once."""
+        """End the whole tree at once, and only then the main process."""
+        self.leaving.set()  # so that nobody takes the deaths that follow for an accident
         kill(self.children)
+        for pid in self.children:
+            while host.start_time(pid) is not None:  # may be reaped by the thread that watches it
+                time.sleep(0.005)
         sys.stdout.flush()
         os._exit(code)
+
+    def not_if_leaving(self) -> None:
+        """Called where a child's death would be reported: never returns once the tree is being ended."""
+        if self.leaving.is_set():
+            threading.Event().wait()
 
     def make_generator(self, channel: Channel) -> Generator:
         link = Link(channel)

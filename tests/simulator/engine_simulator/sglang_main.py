@@ -92,6 +92,7 @@ class Launcher(Frontend):
 
     def _child_failed(self, text: str) -> None:
         """SGLang's launcher kills its tree and itself when a child fails."""
+        self.not_if_leaving()
         logs.sglang(text)
         frontend.kill(self.children)
         os.kill(os.getpid(), signal.SIGKILL)

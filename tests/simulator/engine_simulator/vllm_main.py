@@ -77,6 +77,7 @@ class ApiServer(Frontend):
         theirs.end.close()
         self.start_timers()
         message = self._wait(mine)
+        self.not_if_leaving()
         if message is None or "failed" in message:
             fail([CORE_FAILED])
         self._serve(listening, mine, message or {})
@@ -129,6 +130,7 @@ class ApiServer(Frontend):
         os.waitpid(self.children[0], 0)
         if self.terminated.is_set():
             return
+        self.not_if_leaving()
         generator.link.dead.set()
         log("Engine core proc EngineCore died unexpectedly, shutting down client.", "core_client.py:700", "ERROR")
         time.sleep(ENGINE_DEATH_SECONDS * self.bad.life_scale)
