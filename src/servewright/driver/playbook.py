@@ -53,7 +53,10 @@ class Playbook:
         self.failure = ""
         self.interrupted = 0
         self._job = job
-        self._queue: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        # A signal that is ignored stays so: nohup means that a closed terminal must not end anything.
+        self._signals = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+        # Not a SimpleQueue: its get() never returns when a signal handler runs past the timeout (before Python 3.13).
+        self._queue: queue.Queue[Event] = queue.Queue()
         self._kill = threading.Event()
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._deadline = float("inf")
@@ -64,7 +67,7 @@ class Playbook:
             self._folder = stack.enter_context(private_folder(self._job.keep_artifacts))
             self._tail = Tail(self._folder / "progress.jsonl")
             stack.callback(self._tail.close)
-            for number in SIGNALS:
+            for number in self._signals:
                 stack.callback(signal.signal, number, signal.signal(number, self._on_signal))
             stack.callback(self._stop)
             self._thread.start()
@@ -96,7 +99,7 @@ class Playbook:
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         self.interrupted = number
-        for other in SIGNALS:
+        for other in self._signals:
             signal.signal(other, signal.default_int_handler if other == signal.SIGINT else signal.SIG_DFL)
         self._deadline = time.monotonic() + PATIENCE
         self._terminate()

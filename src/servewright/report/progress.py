@@ -5,6 +5,7 @@ It goes to the standard error, so that the standard output holds the report alon
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import time
@@ -105,7 +106,7 @@ class Display(AbstractContextManager["Display"]):
         stream = stream or sys.stderr
         self.board = Board()
         self._verbose = verbose
-        view = Terminal if stream.isatty() else Plain
+        view = Terminal if stream.isatty() and os.environ.get("TERM") != "dumb" else Plain
         self._view: Plain | Terminal = view(self.board, stream, time.monotonic())
 
     def show(self, items: list[Event | Progress]) -> None:

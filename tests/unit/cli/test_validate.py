@@ -81,7 +81,10 @@ def test_services_are_held_against_the_host_if_there_is_just_one(validate: Valid
 
 def test_profiles_of_the_inventory_are_known(validate: Validate) -> None:
     service = SERVICE | {"nccl": {"profile": "own"}}
+    own = {"name": "own", "settings": {"NCCL_ALGO": {"value": "Ring", "reason": "measured"}}}
+
     assert validate(hosts=hosts(service)) == 3
+    assert validate(profiles={"servewright_nccl_profiles": [own]}) == 0
 
 
 def test_yaml_that_cannot_be_read_is_a_problem_with_a_line(

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from servewright.driver.collect import Collector
-from servewright.driver.playbook import Job, Playbook
+from servewright.driver.playbook import TICK, Job, Playbook
 from servewright.driver.progress import Progress
 from servewright.driver.results import RunResult
 
@@ -113,8 +113,18 @@ def test_kept_artifacts_do_not_hold_the_environment(
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / "runtime").iterdir()} == {0o700}
 
 
-def test_ctrl_c_ends_ansible_and_its_workers(inventory: Inventory, tmp_path: Path) -> None:
+def test_ctrl_c_ends_ansible_and_its_workers(
+    inventory: Inventory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pid_file = tmp_path / "worker"
+    terminate = Playbook._terminate
+
+    def slowly(playbook: Playbook) -> None:
+        # On a busy machine the handler of the signal takes longer than the wait that it interrupts.
+        time.sleep(2 * TICK)
+        terminate(playbook)
+
+    monkeypatch.setattr(Playbook, "_terminate", slowly)
 
     def press_ctrl_c() -> None:
         wait_for(pid_file)
@@ -129,6 +139,25 @@ def test_ctrl_c_ends_ansible_and_its_workers(inventory: Inventory, tmp_path: Pat
     assert gone(wait_for(pid_file))
     assert signal.getsignal(signal.SIGINT) is before
     assert list((tmp_path / "runtime").iterdir()) == []
+
+
+def test_a_signal_that_is_ignored_ends_nothing(inventory: Inventory, tmp_path: Path) -> None:
+    pid_file = tmp_path / "worker"
+
+    def close_terminal() -> None:
+        wait_for(pid_file)
+        os.kill(os.getpid(), signal.SIGHUP)
+
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        threading.Thread(target=close_terminal).start()
+        variables = {"fake_sleep": 1, "fake_pid_file": str(pid_file), "fake_result": {"servewright": ANSWER}}
+        result, _, _ = run(inventory(**variables))
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+    assert result.interrupted == 0
+    assert result.hosts["gpu1"].services
 
 
 def test_when_it_is_killed_ansible_and_its_workers_end_too(inventory: Inventory, tmp_path: Path) -> None:
