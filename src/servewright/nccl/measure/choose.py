@@ -1,0 +1,159 @@
+"""The best setting per message size as a tuner table, or the best single environment where there is no plugin."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from .cases import ENDLESS, Setting, row
+from .compare import Key, Summary
+from .sizes import Message, Phase
+
+TOLERANCE = 0.01
+"""A band may be wider at the price of this part of time at a size."""
+
+
+class NothingToChooseError(ValueError):
+    """No candidate was measured, right, at every size."""
+
+
+@dataclass(frozen=True)
+class Band:
+    """From low to high bytes, both included."""
+
+    collective: str
+    low: int
+    high: int
+    setting: Setting
+
+
+def bands(
+    summaries: Mapping[Key, Summary],
+    collective: str,
+    candidates: Iterable[Setting],
+    tolerance: float = TOLERANCE,
+) -> list[Band]:
+    """The fewest bands in which no measured size is slower than its best by more than `tolerance`.
+
+    Between two measured sizes of different bands the border is their geometric mean; the first band starts at 0 and
+    the last has no end. Settings with wrong results at any size are out altogether.
+    Raises NothingToChooseError.
+    """
+    times: dict[Setting, dict[int, float]] = {}
+    wrong: set[Setting] = set()
+    for setting in candidates:
+        for (case, name, size), summary in summaries.items():
+            if name == collective and case == str(setting):
+                times.setdefault(setting, {})[size] = summary.median
+                if not summary.correct:
+                    wrong.add(setting)
+    sizes = sorted({size for found in times.values() for size in found})
+    usable = {
+        setting: found
+        for setting, found in times.items()
+        if setting not in wrong and len(found) == len(sizes)
+    }
+    if not usable:
+        raise NothingToChooseError(
+            f"{collective}: no setting was measured, with right results, at every size"
+        )
+    best = {size: min(found[size] for found in usable.values()) for size in sizes}
+    found_bands: list[tuple[list[int], Setting]] = []
+    at = 0
+    while at < len(sizes):
+        # Greedy is enough: the longest stretch from the left leaves the least to the rest.
+        reach = {setting: _stretch(sizes[at:], found, best, tolerance) for setting, found in usable.items()}
+        chosen = max(reach, key=reach.__getitem__)
+        end = at + reach[chosen][0]
+        found_bands.append((sizes[at:end], chosen))
+        at = end
+    return [
+        Band(
+            collective,
+            0 if place == 0 else _border(found_bands[place - 1][0][-1], members[0]) + 1,
+            ENDLESS if place == len(found_bands) - 1 else _border(members[-1], found_bands[place + 1][0][0]),
+            setting,
+        )
+        for place, (members, setting) in enumerate(found_bands)
+    ]
+
+
+def _stretch(
+    sizes: Sequence[int], times: Mapping[int, float], best: Mapping[int, float], tolerance: float
+) -> tuple[int, float]:
+    """How many sizes in a row the setting is good enough at; then, as a tie-break, how good."""
+    slowdown: list[float] = []
+    for size in sizes:
+        if times[size] > best[size] * (1 + tolerance):
+            break
+        slowdown.append(times[size] / best[size])
+    return len(slowdown), -sum(slowdown) / len(slowdown) if slowdown else -math.inf
+
+
+def _border(smaller: int, larger: int) -> int:
+    return math.isqrt(smaller * larger)
+
+
+def table(chosen: Sequence[Band], ranks: int, remark: str = "") -> str:
+    """The file for NCCL_TUNER_CONFIG_FILE."""
+    head = [f"# {line}" for line in remark.splitlines()]
+    head.append("# collective,min bytes,max bytes,algorithm,protocol,channels,nodes,ranks")
+    rows = [row(band.collective, band.low, band.high, band.setting, ranks) for band in chosen]
+    return "\n".join([*head, *rows]) + "\n"
+
+
+def most_channels(chosen: Sequence[Band], otherwise: int) -> int:
+    """How many channels the communicator must have for the table."""
+    return max([band.setting.channels or otherwise for band in chosen], default=otherwise)
+
+
+@dataclass(frozen=True)
+class Score:
+    """How much slower than the best at each size, over all sizes, by weight: 1 is the best everywhere."""
+
+    case: str
+    slowdown: float
+    decode: float
+    prefill: float
+
+
+def single(
+    summaries: Mapping[Key, Summary],
+    messages: Sequence[Message],
+    weights: Mapping[Phase, float],
+    collective: str = "all_reduce",
+) -> list[Score]:
+    """Every environment that was right at every size, best first.
+
+    weights: how much decode and prefill count; each phase's sizes share its weight. The mean is geometric, so that
+    twice as slow at one size and twice as fast at another cancel out whatever their times are.
+    Raises ValueError for weights that are negative or all zero, NothingToChooseError.
+    """
+    if any(weight < 0 for weight in weights.values()) or not sum(weights.values()):
+        raise ValueError("the weights of decode and prefill must be 0 or more, and not both 0")
+    wanted = {message.bytes for message in messages}
+    by_case: dict[str, dict[int, Summary]] = {}
+    for (case, name, size), summary in summaries.items():
+        if name == collective and size in wanted:
+            by_case.setdefault(case, {})[size] = summary
+    usable = {
+        case: found
+        for case, found in by_case.items()
+        if len(found) == len(wanted) and all(summary.correct for summary in found.values())
+    }
+    if not usable:
+        raise NothingToChooseError(
+            f"{collective}: no environment was measured, with right results, at every size"
+        )
+    best = {size: min(found[size].median for found in usable.values()) for size in wanted}
+    scores: list[Score] = []
+    for case, found in usable.items():
+        means: dict[Phase, float] = {"decode": 0.0, "prefill": 0.0}
+        for phase in means:
+            logs = [math.log(found[m.bytes].median / best[m.bytes]) for m in messages if m.phase == phase]
+            means[phase] = sum(logs) / len(logs) if logs else 0.0
+        total = sum(weights.values())
+        mean = sum(weight * means[phase] for phase, weight in weights.items()) / total
+        scores.append(Score(case, math.exp(mean), math.exp(means["decode"]), math.exp(means["prefill"])))
+    return sorted(scores, key=lambda score: (score.slowdown, score.case))
