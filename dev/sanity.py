@@ -21,16 +21,6 @@ ROOT = Path(__file__).resolve().parents[1]
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "servewright" / "ansible-test"
 
-# ansible-test downloads a script that installs pip into its environments, from a host that a closed network
-# does not reach. A copy in its cache comes first: this one asks the pip that is already here.
-INSTALL_PIP = f"""\
-import subprocess, sys
-pip = [{sys.executable!r}, "-m", "pip", "--python", sys.executable]
-packages = [word for word in sys.argv[1:] if "==" in word]
-sys.exit(subprocess.call([*pip, "install", "-qq", *packages]))
-"""
-
-
 def unpack_collection(folder: Path) -> Path:
     """Build the collection and unpack it where ansible-test wants it: below .../ansible_collections."""
     build = ["ansible-galaxy", "collection", "build", "--output-path", folder, ROOT]
@@ -43,12 +33,26 @@ def unpack_collection(folder: Path) -> Path:
     return collection
 
 
-def main() -> int:
-    pip_version = get_venv_packages(SimpleNamespace(version=PYTHON))["pip"]
-    script = CACHE / ".ansible" / "test" / "cache" / f"get_pip_{pip_version.replace('.', '_')}.py"
-    script.parent.mkdir(parents=True, exist_ok=True)
-    script.write_text(INSTALL_PIP)
+def provide_pip() -> None:
+    """Put a script that installs pip where ansible-test looks before it downloads its own.
 
+    It would do so from a host that a closed network does not reach; the index that pip uses has the same pip.
+    """
+    version = get_venv_packages(SimpleNamespace(version=PYTHON))["pip"]
+    wheel = CACHE / f"pip-{version}-py3-none-any.whl"
+    if not wheel.exists():
+        download = [sys.executable, "-m", "pip", "download", "-qq", "--no-deps", "--dest", CACHE, f"pip=={version}"]
+        subprocess.run(download, check=True)
+    script = CACHE / ".ansible" / "test" / "cache" / f"get_pip_{version.replace('.', '_')}.py"
+    script.parent.mkdir(parents=True, exist_ok=True)
+    script.write_text(
+        "import sysconfig, zipfile\n"
+        f"zipfile.ZipFile({str(wheel)!r}).extractall(sysconfig.get_path('purelib'))\n"
+    )
+
+
+def main() -> int:
+    provide_pip()
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     with tempfile.TemporaryDirectory() as folder:
         return subprocess.call(
