@@ -34,7 +34,7 @@ class Collector:
         """The result, with the exit status of ansible-playbook, or why it could not be run."""
         error = failure
         if not error and not interrupted and not (self.hosts and rc in _HOST_STATUS):
-            error = run_error("\n".join(self._output), self._limit)
+            error = run_error("\n".join(self._output), self._limit, rc)
         # Hosts start in the order of the inventory, and end in any.
         hosts = {host: self.hosts[host] for host in [*self._order, *self.hosts] if host in self.hosts}
         return RunResult(self._command, hosts, error=error, interrupted=interrupted)

@@ -65,8 +65,8 @@ def host_error(result: dict[str, object], output: str = "") -> str:
     return f"{message} ({places[-1]})" if places else message
 
 
-def run_error(output: str, limit: str | None) -> str:
-    """Why a run reached no host at all, from what Ansible printed outside of tasks."""
+def run_error(output: str, limit: str | None, rc: int) -> str:
+    """Why a run reached no host at all, from what Ansible printed outside of tasks and its exit status."""
     output = output.replace("\r", "")
     known = _known(_RUN_ERRORS, output)
     if known:
@@ -81,6 +81,8 @@ def run_error(output: str, limit: str | None) -> str:
     if unread:
         text = re.sub(r"^Failed to parse inventory with '\w+' plugin: ", "", (placed or unread)[-1])
         return "the inventory cannot be read: " + _with_origin(text)
+    if rc:
+        return f"Ansible failed with exit status {rc}: {_one_line(output)[-500:] or 'it printed nothing'}"
     return "no host to work on: the inventory is empty, or its group is"
 
 

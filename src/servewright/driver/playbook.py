@@ -106,8 +106,10 @@ class Playbook:
 
     def _terminate(self) -> None:
         """Ask Ansible to stop, which ends its workers; killing it at once would leave them running."""
-        with suppress(OSError, ValueError):
+        try:
             os.kill(int((self._folder / "pid").read_text(encoding="ascii")), signal.SIGTERM)
+        except (OSError, ValueError):
+            self._kill.set()  # it has not begun, or is over
 
     def _stop(self) -> None:
         if self._thread.is_alive():
@@ -118,7 +120,6 @@ class Playbook:
 
     def _work(self) -> None:
         import ansible_runner
-        from ansible_runner.exceptions import AnsibleRunnerException
 
         # In a file, because ansible-runner drops the argument of this name where there is no such file.
         settings = {"pexpect_timeout": TICK, "suppress_output_file": True}
@@ -140,8 +141,8 @@ class Playbook:
                 event_handler=self._on_event,
                 cancel_callback=self._kill.is_set,
             ).rc
-        except (AnsibleRunnerException, OSError) as error:
-            self.failure = f"ansible-runner failed: {error}"
+        except Exception as error:  # of any kind: it would end this thread, and nobody would hear of it
+            self.failure = f"ansible-runner failed: {type(error).__name__}: {error}"
 
     def _on_event(self, event: Event) -> bool:
         """Take an event; the answer says whether ansible-runner stores it in the artifacts."""

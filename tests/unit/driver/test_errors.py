@@ -72,11 +72,11 @@ Origin: /inventory/hosts.yml:3:5
 Origin: /inventory/hosts.yml
 [WARNING]: Unable to parse /inventory/hosts.yml as an inventory source
 """
-    assert run_error(output, None) == (
+    assert run_error(output, None, 0) == (
         "the inventory cannot be read: YAML parsing failed: no ':' here. (/inventory/hosts.yml:3:5)"
     )
 
 
 def test_a_limit_without_hosts_is_quoted() -> None:
     output = "[ERROR]: Specified inventory, host pattern and/or --limit leaves us with no hosts to target."
-    assert run_error(output, "gpu9") == "no host of the inventory matches --limit gpu9"
+    assert run_error(output, "gpu9", 1) == "no host of the inventory matches --limit gpu9"

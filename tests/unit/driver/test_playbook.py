@@ -141,6 +141,24 @@ def test_ctrl_c_ends_ansible_and_its_workers(
     assert list((tmp_path / "runtime").iterdir()) == []
 
 
+def test_ctrl_c_before_ansible_has_begun_keeps_it_from_beginning(inventory: Inventory, tmp_path: Path) -> None:
+    pid_file = tmp_path / "worker"
+    path = inventory(fake_sleep=600, fake_pid_file=str(pid_file))
+    with Playbook(Job(["-i", path, "servewright.llm.deploy"])) as playbook:
+        os.kill(os.getpid(), signal.SIGINT)
+        for _ in playbook:
+            pass
+
+    assert playbook.interrupted == signal.SIGINT
+    assert not pid_file.exists()
+
+
+def test_what_keeps_ansible_runner_from_running_is_told(inventory: Inventory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+
+    assert "/nowhere/python" in run(inventory())[0].error
+
+
 def test_a_signal_that_is_ignored_ends_nothing(inventory: Inventory, tmp_path: Path) -> None:
     pid_file = tmp_path / "worker"
 
