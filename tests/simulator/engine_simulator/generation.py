@@ -29,6 +29,14 @@ class Job(NamedTuple):
     finish_reason: str
 
 
+class Piece(NamedTuple):
+    """Some text of an answer, the tokens up to here, and how the answer ended if it did."""
+
+    text: str
+    tokens: int
+    finish_reason: str | None
+
+
 class Counters:
     """What /metrics and the throughput lines show; the lock is held for additions only."""
 
@@ -46,6 +54,10 @@ class Counters:
         with self.lock:
             for name, amount in amounts.items():
                 setattr(self, name, getattr(self, name) + amount)
+
+    def finish(self, reason: str) -> None:
+        with self.lock:
+            self.finished[reason] = self.finished.get(reason, 0) + 1
 
 
 class BrokenOff(Exception):
@@ -105,38 +117,37 @@ class Generator:
         self.aborted = threading.Event()
         self._slots = threading.BoundedSemaphore(launch.max_running)
 
-    def run(self, job: Job) -> Iterator[tuple[str, int]]:
-        """Yield (text, tokens so far). Raises EngineGone; waits for ever where the engine hangs."""
+    def run(self, job: Job) -> Iterator[Piece]:
+        """Yield pieces, the last with a finish reason. Raises EngineGone; waits for ever where the engine hangs."""
         with self._slots:
             self.counters.add(running=1, requests=1)
+            limit = self.bad.hang_after_requests
+            if self.bad.post_hangs or (limit is not None and self.counters.requests > limit):
+                threading.Event().wait()
             try:
-                yield from self._run(job)
+                for piece in self._run(job):
+                    if piece.finish_reason:
+                        self.counters.finish(piece.finish_reason)
+                    yield piece
             finally:
                 self.counters.add(running=-1)
 
-    def warm_up(self, job: Job) -> Iterator[tuple[str, int]]:
-        """The engine's own first request: neither counted nor subject to the SIM_ hangs."""
-        if not self.link.confirm():
-            raise EngineGone
+    def warm_up(self) -> bool:
+        """The engine's own first request, neither counted nor subject to the SIM_ hangs; False when it died of it."""
+        alive = self.link.confirm()
         time.sleep(min(FIRST_TOKEN_SECONDS, self.bad.load_seconds * 0.1))
-        yield "".join(job.pieces), len(job.pieces)
+        return alive
 
     def _check(self) -> None:
-        if self.bad.post_hangs or self._hangs_by_count():
-            threading.Event().wait()
         if self.launch.engine == "vllm" and model.is_mla(self.launch.config) and not model.mla_fits(self.launch.config):
             self.link.fatal("RuntimeError: Unsupported head dimensions of multi-head latent attention")
-        alive = self.link.confirm()
-        if not alive and self.launch.engine == "sglang":
+        if self.link.confirm() or self.aborted.is_set():
+            return
+        if self.launch.engine == "sglang":
             threading.Event().wait()  # until the launcher has noticed the death and kills itself
-        if not alive or self.aborted.is_set():
-            raise EngineGone
+        raise EngineGone
 
-    def _hangs_by_count(self) -> bool:
-        limit = self.bad.hang_after_requests
-        return limit is not None and self.counters.requests > limit
-
-    def _run(self, job: Job) -> Iterator[tuple[str, int]]:
+    def _run(self, job: Job) -> Iterator[Piece]:
         bad = self.bad
         self._check()
         factor = bad.speed * (5.0 if bad.garbage else 1.0)
@@ -146,22 +157,24 @@ class Generator:
         first += job.prompt_tokens / (PREFILL_TOKENS_PER_SECOND * factor)
         time.sleep(first)
         self.counters.add(prompt_tokens=job.prompt_tokens, first_tokens=1, first_token_seconds=first)
+        total = len(job.pieces)
+        if total == 0:
+            yield Piece("", 0, job.finish_reason)
         begin = confirmed = time.monotonic()
         done = 0
-        total = len(job.pieces)
         while done < total:
             due = min(total, int((time.monotonic() - begin) * TOKENS_PER_SECOND * factor) + 1)
             if due > done:
                 if bad.truncate_stream and due > total // 2:
                     raise BrokenOff
                 self.counters.add(generated_tokens=due - done)
-                yield "".join(job.pieces[done:due]), due
+                yield Piece("".join(job.pieces[done:due]), due, job.finish_reason if due == total else None)
                 done = due
-            now = time.monotonic()
-            if now - confirmed > CONFIRM_EVERY:
+            if time.monotonic() - confirmed > CONFIRM_EVERY:
                 self._check()
-                confirmed = now
+                confirmed = time.monotonic()
             if done < total:
+                if self.aborted.is_set():
+                    yield Piece("", done, "abort")
+                    return
                 time.sleep(max(TICK, begin + done / (TOKENS_PER_SECOND * factor) - time.monotonic()))
-        with self.counters.lock:
-            self.counters.finished[job.finish_reason] = self.counters.finished.get(job.finish_reason, 0) + 1

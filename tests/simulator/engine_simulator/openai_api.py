@@ -10,11 +10,10 @@ import json
 import re
 import time
 import uuid
-from collections.abc import Iterator
 from typing import Any
 
 from . import answers, generation, tokens
-from .generation import BrokenOff, EngineGone, Generator, Job
+from .generation import BrokenOff, EngineGone, Generator, Job, Piece
 from .launch import Launch
 from .misbehaviour import Misbehaviour
 from .web import Request, Stream
@@ -160,11 +159,11 @@ class Api:
             return
         choices, generated = [], 0
         for index, job in enumerate(jobs):
-            text, count = self._whole(job)
+            text, count, finish = self._whole(job)
             generated += count
             lead = _text_of(prompt) if body.get("echo") and not batch else ""
             choice = {"index": index, "text": lead + text, "logprobs": self._logprobs(body, job)}
-            choice["finish_reason"] = job.finish_reason
+            choice["finish_reason"] = finish
             choices.append({**choice, **self.dialect.choice_extra(False, False)})
         usage = self._full_usage(sum(job.prompt_tokens for job in jobs), generated)
         request.json(200, {**head, "choices": choices, "usage": usage})
@@ -203,9 +202,8 @@ class Api:
         if body.get("stream"):
             self._stream_chat(request, body, head, job, call, reasoning)
             return
-        text, generated = self._whole(job)
+        text, generated, finish = self._whole(job)
         message = self.dialect.message(*_split_reasoning(text, reasoning))
-        finish = job.finish_reason
         if call is not None and finish == "stop":
             message = {**self.dialect.message(None, None), "tool_calls": [call]}
             finish = "tool_calls"
@@ -235,12 +233,10 @@ class Api:
 
     # -- answers -------------------------------------------------------------------------------------------
 
-    def _whole(self, job: Job) -> tuple[str, int]:
-        text, count = "", 0
-        for piece, so_far in self.generator.run(job):
-            text += piece
-            count = so_far
-        return text, count
+    def _whole(self, job: Job) -> Piece:
+        """The whole answer as one piece."""
+        pieces = list(self.generator.run(job))
+        return Piece("".join(piece.text for piece in pieces), pieces[-1].tokens, pieces[-1].finish_reason)
 
     def _full_usage(self, prompt_tokens: int, generated: int) -> dict[str, Any]:
         details = {"prompt_tokens_details": None, "completion_tokens_details": None}
@@ -260,10 +256,10 @@ class Api:
         extra = self.dialect.choice_extra(True, False)
         stream: Stream | None = None
         done = 0
-        for text, done in self._pieces(job):
+        for piece in self.generator.run(job):
             stream = stream or request.stream()  # a refusal or a hang comes before the headers
-            finish = job.finish_reason if done == len(job.pieces) else None
-            choice = {"index": 0, "text": text, "logprobs": None, "finish_reason": finish, **extra}
+            done = piece.tokens
+            choice = {"index": 0, "text": piece.text, "logprobs": None, "finish_reason": piece.finish_reason, **extra}
             stream.event({**head, "choices": [choice], **self.dialect.chunk_extra()})
         self._end_stream(stream, body, head, job, done)
 
@@ -287,24 +283,18 @@ class Api:
 
         stream: Stream | None = None
         done, thought = 0, 0
-        for text, so_far in self._pieces(job):
-            done = so_far
+        for piece in self.generator.run(job):
+            done = piece.tokens
             opened = stream is not None
             if stream is None:
                 stream = request.stream()
                 stream.event(chunk({"role": "assistant", "content": ""}))
-            if text:
-                thought += self._chat_piece(stream, chunk, text, call, opened, reasoning, thought)
-        finish = "tool_calls" if call is not None and job.finish_reason == "stop" else job.finish_reason
-        if stream is not None:
-            stream.event(chunk({}, finish))
+            if piece.text:
+                thought += self._chat_piece(stream, chunk, piece.text, call, opened, reasoning, thought)
+            if piece.finish_reason:
+                called = call is not None and piece.finish_reason == "stop"
+                stream.event(chunk({}, "tool_calls" if called else piece.finish_reason))
         self._end_stream(stream, body, head, job, done)
-
-    def _pieces(self, job: Job) -> Iterator[tuple[str, int]]:
-        """The generator's pieces; an empty answer is one empty piece, because clients get a chunk for its end."""
-        yield from self.generator.run(job)
-        if not job.pieces:
-            yield "", 0
 
     def _end_stream(
         self, stream: Stream | None, body: dict[str, Any], head: dict[str, Any], job: Job, done: int

@@ -242,26 +242,25 @@ class SglangApi:
         job = generation.make_job(self.bad, text, count, limit, options, found and " " + found)
         number, begin = uuid.uuid4().hex, time.time()
 
-        def reply(said: str, done: int, last: bool) -> dict[str, Any]:
-            finish = {"type": job.finish_reason, "length": done} if last else None
+        def reply(said: str, piece: generation.Piece) -> dict[str, Any]:
+            finish = {"type": piece.finish_reason, "length": piece.tokens} if piece.finish_reason else None
             meta = {
                 "id": number, "finish_reason": finish, "prompt_tokens": count, "weight_version": "default",
-                "completion_tokens": done, "cached_tokens": 0, "e2e_latency": time.time() - begin,
+                "completion_tokens": piece.tokens, "cached_tokens": 0, "e2e_latency": time.time() - begin,
             }  # fmt: skip
             return {"text": said, "output_ids": tokens.ids(said), "meta_info": meta}
 
         try:
-            said, done = "", 0
-            if not body.get("stream"):
-                for piece, so_far in self.generator.run(job):
-                    said, done = said + piece, so_far
-                request.json(200, reply(said, done, True))
-                return
-            stream = request.stream()
-            for piece, done in self.generator.run(job):
-                said += piece
-                stream.event(reply(said, done, done == len(job.pieces)))
-            stream.event("[DONE]")
-            stream.end()
+            said = ""
+            stream = request.stream() if body.get("stream") else None
+            for piece in self.generator.run(job):
+                said += piece.text
+                if stream is not None:
+                    stream.event(reply(said, piece))
+                elif piece.finish_reason:
+                    request.json(200, reply(said, piece))
+            if stream is not None:
+                stream.event("[DONE]")
+                stream.end()
         except (EngineGone, BrokenOff):
             request.drop()

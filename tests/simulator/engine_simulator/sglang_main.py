@@ -15,7 +15,7 @@ from typing import Any
 from . import frontend, gpus, head, logs, misbehaviour, model, sglang_args, shm, web
 from .channel import Channel, Lifeline
 from .frontend import Frontend
-from .generation import EngineGone, Generator, Job
+from .generation import Generator
 from .launch import Launch
 from .misbehaviour import Misbehaviour
 from .sglang_api import SglangApi
@@ -147,10 +147,7 @@ class Launcher(Frontend):
         if unfit and getattr(launch.args, "attention_backend", None) == "trtllm_mla":
             generator.link.fatal("RuntimeError: Error in function 'TllmGenFmhaRunner': Unsupported architecture")
             return
-        try:
-            for _ in generator.warm_up(Job("The capital city of France is", 6, [" Paris", "."], "stop")):
-                pass
-        except EngineGone:
+        if not generator.warm_up():
             return
         self.say(
             "Prefill batch, #new-seq: 1, #new-token: 6, #cached-token: 0, token usage: 0.00, #running-req: 0, "

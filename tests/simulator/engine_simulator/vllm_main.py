@@ -24,7 +24,7 @@ CORE_FAILED = (
     "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {'EngineCore': 1}"
 )
 ENGINE_DEATH_SECONDS = 5.0  # from a dead engine core to the end of the API server
-FROZEN_CORE_SECONDS = 5.0  # how long a stop waits for an engine core that does not react
+FROZEN_CORE_SECONDS = 1.0  # how long a stop waits for an engine core that does not react
 
 
 def log(text: str, place: str = "entry.py:140", level: str = "INFO") -> None:
