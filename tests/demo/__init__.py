@@ -1,0 +1,1 @@
+"""The main job on a machine without a GPU: `make demo`."""
