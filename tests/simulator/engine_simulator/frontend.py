@@ -63,10 +63,15 @@ class Frontend:
         self.leaving = threading.Event()
         self.channel: Channel | None = None
 
-    def start_timers(self) -> None:
-        """Signals and the SIM_EXIT_AFTER timer; called after the forks, because threads do not survive one."""
+    def catch_signals(self) -> None:
+        """From now on SIGTERM and SIGINT ask for a clean stop, or do nothing with SIM_IGNORE_SIGTERM."""
         signal.signal(signal.SIGTERM, signal.SIG_IGN if self.bad.ignore_sigterm else self._on_sigterm)
         signal.signal(signal.SIGINT, signal.SIG_IGN if self.bad.ignore_sigterm else self._on_sigterm)
+
+    def start_timers(self) -> None:
+        """The SIM_EXIT_AFTER timer; called after the forks, because threads do not survive one."""
+        if self.bad.ignore_sigterm:
+            self.catch_signals()
         later(self.bad.exit_after, lambda: self.leave(self.bad.exit_code))
 
     def _on_sigterm(self, signum: int, frame: Any) -> None:

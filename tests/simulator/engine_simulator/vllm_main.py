@@ -76,6 +76,7 @@ class ApiServer(Frontend):
         )
         theirs.end.close()
         self.start_timers()
+        self.catch_signals()
         message = self._wait(mine)
         self.not_if_leaving()
         if message is None or "failed" in message:
