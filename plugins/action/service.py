@@ -175,7 +175,8 @@ class ActionModule(ActionBase):
         finally:
             self._task.check_mode = before
         if "services" not in answer:
-            raise AnsibleActionFail(answer.get("msg", "the host module gave no result"), result=answer)
+            message = answer.get("msg") or answer.get("module_stderr") or "the host module gave no result"
+            raise AnsibleActionFail(message, result=answer)
         return answer["services"]
 
 

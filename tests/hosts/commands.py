@@ -124,15 +124,15 @@ class Library:
         found: dict[str, Any] = self.call("status", name)
         return found
 
-    def wait_for_step(self, name: str, step: str, timeout: float = 60) -> None:
-        """Wait until the latest transaction of a service has written a step."""
+    def wait_for_step(self, name: str, step: str, after: int = 0, timeout: float = 60) -> None:
+        """Wait until a transaction of a service, later than number `after`, has written a step."""
         end = time.monotonic() + timeout
-        while True:
-            result = self.call("follow", name, None, 0)
-            if any(entry["step"] == step for entry in result.get("steps", [])):
-                return
-            assert time.monotonic() < end, f"no step {step!r} within {timeout} s: {result}"
-            time.sleep(0.05)
+        folder = self.host.root / f"var/lib/servewright/{name}/transactions"
+        while not any(
+            f'"step": "{step}"' in path.read_text() for path in folder.glob("*.jsonl") if int(path.stem) > after
+        ):
+            assert time.monotonic() < end, f"no step {step!r} within {timeout} s"
+            time.sleep(0.02)
 
 
 def invocation(host: Host, unit: str = "kimi") -> str:

@@ -79,16 +79,18 @@ def environment(release, pid, names=None):
 def tree(release, state):
     """How the NCCL environment of the other processes of the service differs from the release.
 
-    The NCCL variables are what workers must not lose; engines change others of their workers by design. A process
-    that has written its title over its environment shows none at all there: it is left out, not guessed at.
+    The NCCL variables are what workers must not lose; engines change others of their workers by design. A worker that
+    sets its title writes over the first part of its environment (setproctitle in vLLM 0.32.0 and SGLang 0.5.23): what
+    is missing there proves nothing, and only a value that differs counts. NCCL's own log is the proof for those.
     """
     found = []
     for pid in systemd.pids(state["ControlGroup"]):
-        running = proc.environment(pid)
-        if pid == state["MainPID"] or not running or "PATH" not in running or "INVOCATION_ID" not in running:
+        values = proc.environment(pid)
+        if pid == state["MainPID"] or not values:
             continue
-        for difference in environment(release, pid, names=release["nccl"]):
-            found.append(dict(difference, pid=pid, process=proc.name(pid)))
+        whole = "PATH" in values and "INVOCATION_ID" in values
+        for item in environment(release, pid, names=[n for n in release["nccl"] if whole or n in values]):
+            found.append(dict(item, pid=pid, process=proc.name(pid)))
     return found
 
 

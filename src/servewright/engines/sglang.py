@@ -75,6 +75,7 @@ SGLANG = Engine(
         "health": ["/health"],
         "models": ["/v1/models"],
         "completions": ["/v1/completions"],
+        "model": ["/model_info", "/get_model_info"],
         # The old name answers with a warning in 0.5.17 and later and is announced to go away.
         "info": ["/server_info", "/get_server_info"],
     },

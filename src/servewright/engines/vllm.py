@@ -68,6 +68,7 @@ VLLM = Engine(
         "health": ["/health"],
         "models": ["/v1/models"],
         "completions": ["/v1/completions"],
+        "model": [],
         "info": [],
     },
     log_lines={

@@ -1,0 +1,82 @@
+"""Real vLLM and SGLang on CPU: deployed, verified, badly upgraded and rolled back, rolled back by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.hosts.commands import invocation, servewright
+
+MODEL = {"vllm": "tiny-deepseek", "sglang": "tiny-qwen3moe"}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "vllm": {"enforce_eager": True, "attention_backend": "CPU_MLA"},
+    "sglang": {
+        "device": "cpu",
+        "attention_backend": "torch_native",
+        "mem_fraction_static": 0.3,
+        "max_total_tokens": 8192,
+    },
+}
+ENVIRONMENT = {"vllm": {"VLLM_CPU_KVCACHE_SPACE": "1"}, "sglang": {"SGLANG_USE_CPU_ENGINE": "1"}}
+
+
+def service(engine: str, environments: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """A tiny model on a real engine. Its weights are random, so any text is a right answer."""
+    return {
+        "name": "tiny",
+        "engine": engine,
+        "version": environments[engine].name.split("-")[1],
+        "venv": str(environments[engine]),
+        "model": {
+            "path": str(environments["models"] / MODEL[engine]),
+            "served_name": "tiny",
+            "context_length": 2048,
+        },
+        "listen": {"port": 30000},
+        "options": OPTIONS[engine],
+        "environment": ENVIRONMENT[engine],
+        # NCCL is not used on a CPU, but its variables must reach the processes all the same.
+        "nccl": {"profile": "pcie-ll-ring"},
+        "verify": {
+            "stable": 2,
+            "load_timeout": 300,
+            "stall_timeout": 150,
+            "prompts": [{"prompt": "The quick brown", "expect": "(?s)."}],
+        },
+        "limits": {"stop_timeout": 20},
+        **changes,
+    }
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_a_real_engine_goes_the_whole_way(real_host, inventory, environments, engine):
+    def declare(**changes: Any) -> str:
+        declared = service(engine, environments, **changes)
+        return str(inventory([real_host], variables={"servewright_services": [declared]}))
+
+    path = declare()
+    first = servewright("deploy", "-i", path, timeout=400)
+    assert (first.code, first.service()["verdict"]) == (0, "committed"), first.text
+    gates = {gate["id"]: gate for gate in first.service()["gates"]}
+    assert gates["engine"]["evidence"]["attention_backend"] == OPTIONS[engine]["attention_backend"]
+    assert len(gates["process"]["evidence"]["processes"]) >= 3
+    running = invocation(real_host, "tiny")
+    again = servewright("deploy", "-i", path)
+    assert (again.code, again.service()["verdict"], invocation(real_host, "tiny")) == (0, "unchanged", running), (
+        again.text
+    )
+
+    # A flag that the engine only refuses once it runs.
+    bad = servewright("deploy", "-i", declare(extra_args={"no-such-flag": "1"}), timeout=400)
+    assert (bad.code, bad.service()["verdict"]) == (4, "rolled_back"), bad.text
+    assert any("no-such-flag" in line for line in bad.service()["log"])
+    assert {gate["verdict"] for gate in bad.service()["rollback_gates"]} == {"passed"}
+
+    second = servewright("deploy", "-i", declare(environment={**ENVIRONMENT[engine], "MARK": "2"}), timeout=400)
+    assert (second.code, second.service()["release"]) == (0, 3), second.text
+    back = servewright("rollback", "-i", path, "tiny", timeout=400)
+    assert (back.code, back.service()["release"]) == (0, 1), back.text
+    assert "MARK" not in real_host.run("systemctl show tiny -p Environment").stdout
+    # What a killed engine left in shared memory is gone after the next start, and what lives is not.
+    assert servewright("verify", "-i", path).code == 0
