@@ -302,6 +302,16 @@ def test_a_killed_rank_ends_the_engine(start: Any) -> None:
     assert sglang.process.wait(20) == -signal.SIGKILL
 
 
+def test_sigterm_to_the_whole_group(start: Any) -> None:
+    """What systemd does with KillMode=control-group: it kills SGLang's schedulers under their launcher."""
+    vllm = start("vllm").ready()
+    sglang = start("sglang").ready()
+    for engine in (vllm, sglang):
+        os.killpg(engine.process.pid, signal.SIGTERM)
+    assert vllm.process.wait(20) == 0
+    assert sglang.process.wait(20) == -signal.SIGKILL
+
+
 def test_a_killed_main_process(start: Any) -> None:
     vllm = start("vllm", SIM_LIFE_SCALE="1").ready()
     sglang = start("sglang").ready()

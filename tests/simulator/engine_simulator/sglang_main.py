@@ -28,7 +28,6 @@ CHILD_FAILED_AT_START = "Received sigquit from a child process. It usually means
 class Launcher(Frontend):
     def __init__(self, launch: Launch, bad: Misbehaviour) -> None:
         super().__init__(launch, bad)
-        self.stopping = False
         self.temporary: list[str] = []
         self.lifeline = Lifeline()
 
@@ -153,26 +152,34 @@ class Launcher(Frontend):
         self.say("The server is fired up and ready to roll!")
 
     def _watch_children(self, generator: Generator) -> None:
-        os.waitpid(-1, 0)
-        if self.stopping or self.terminated.is_set():
-            return
+        """A child's death ends everything, a SIGTERM to the whole group included: it kills the schedulers."""
+        pid, status = os.waitpid(-1, 0)
+        self.not_if_leaving()
         generator.link.dead.set()
+        code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
+        logs.sglang(
+            f"Subprocess scheduler_0 (pid={pid}) crashed with exit code {code}. Triggering SIGQUIT for cleanup..."
+        )
         logs.sglang("SIGQUIT received. signum=None, frame=None. It usually means one child failed.")
+        logs.sglang("Sleeping 5 seconds before crash diagnostics to let GPU activity settle.")
         time.sleep(CHILD_DEATH_SECONDS * self.bad.life_scale)
-        if not self.terminated.is_set():
-            self._child_failed("Sleeping 5 seconds before crash diagnostics to let GPU activity settle.")
+        self._child_failed(
+            f"kill_process_tree called: parent_pid={os.getpid()}, include_parent=True, pid={os.getpid()}"
+        )
 
     def _stop(self, api: SglangApi, generator: Generator) -> None:
-        self.stopping = True
         api.exiting = True
         logs.sglang("SIGTERM received. signum=None frame=None. Draining requests and shutting down...")
-        if not generator.link.confirm(3.0 * self.bad.life_scale) and not generator.link.dead.is_set():
+        answered = generator.link.confirm(3.0 * self.bad.life_scale)
+        if generator.link.dead.is_set():
+            threading.Event().wait()  # the thread that watches the children ends this
+        if not answered:
             logs.sglang("Signal SIGTERM received while health check failed. Force exiting.")
             logs.sglang("Waiting 60.0 seconds for CUDA coredumps before exiting.")
             time.sleep(FROZEN_SCHEDULER_SECONDS * self.bad.life_scale)
             self.temporary = []
             self._leave_cleanly()
-        while generator.counters.running and not generator.link.dead.is_set():
+        while generator.counters.running:
             time.sleep(0.05)
         time.sleep(min(0.5, self.bad.life_scale * 0.5))
         self._leave_cleanly()
