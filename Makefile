@@ -29,6 +29,7 @@ lint: $(READY) ## ruff, mypy, ansible-lint and a check of the generated files
 	@$(BIN)/ruff check --quiet --output-format concise
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/python dev/generate.py --check
+	@$(BIN)/python -m servewright.spec.generate --check
 	@$(BIN)/ansible-lint -q
 
 molecule: root $(READY) ## converge the scenarios of extensions/molecule on local systemd hosts
@@ -39,6 +40,7 @@ sanity: $(READY) ## ansible-test sanity over the collection as published
 
 generate: $(READY) ## write the files that are made from others
 	@$(BIN)/python dev/generate.py
+	@$(BIN)/python -m servewright.spec.generate
 
 lock: $(READY) ## resolve requirements-dev.txt anew, after a change in pyproject.toml
 	@$(BIN)/python dev/lock.py

@@ -1,0 +1,1 @@
+"""Files that say again what can be declared: for editors, for Ansible, for readers."""
