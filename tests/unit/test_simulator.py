@@ -312,6 +312,24 @@ def test_sigterm_to_the_whole_group(start: Any) -> None:
     assert sglang.process.wait(20) == -signal.SIGKILL
 
 
+def test_sigterm_while_loading(start: Any) -> None:
+    """vLLM loses the first one and would go on to serve; it takes a second."""
+    deaf = start("vllm", SIM_LOAD_SECONDS="1")
+    twice = start("vllm", SIM_STALL_AT="10")
+    sglang = start("sglang", SIM_STALL_AT="10")
+    deaf.wait_for("Initializing a V1 LLM engine")
+    deaf.process.terminate()
+    twice.wait_for("10% Completed")
+    sglang.wait_for("10% Completed")
+    sglang.process.terminate()
+    twice.process.terminate()
+    assert sglang.process.wait(20) == -signal.SIGTERM
+    assert deaf.ready().post("/v1/completions", ASK)[0] == 200
+    assert deaf.stop() == 0
+    assert twice.process.poll() is None
+    assert twice.stop() == 130
+
+
 def test_a_killed_main_process(start: Any) -> None:
     vllm = start("vllm", SIM_LIFE_SCALE="1").ready()
     sglang = start("sglang").ready()

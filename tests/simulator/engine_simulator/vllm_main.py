@@ -58,6 +58,9 @@ def parse(argv: list[str], version: str) -> Any:
 
 
 class ApiServer(Frontend):
+    serving = False
+    lost_signals = 0
+
     def run(self) -> None:
         log(f"  █     version {self.launch.version}  model   {self.launch.model_path}", "api_utils.py:347")
         log(f"non-default args: {non_default(self.launch)}", "api_utils.py:286")
@@ -84,26 +87,27 @@ class ApiServer(Frontend):
         self._serve(listening, mine, message or {})
 
     def _wait(self, channel: Channel) -> Any:
-        """The engine core's first message; a SIGTERM meanwhile ends everything."""
-        threading.Thread(target=self._stop_while_loading, daemon=True).start()
+        """The engine core's first message; None when it died."""
         message = channel.receive()
-        self.loaded = True
+        while message is None and self.lost_signals:
+            signal.pause()  # a SIGTERM to the whole group leaves the API server waiting for a second one
         return message
 
-    loaded = False
-
-    def _stop_while_loading(self) -> None:
-        self.terminated.wait()
-        if not self.loaded:
-            frontend.kill(self.children, signal.SIGTERM)
-            time.sleep(0.2)
-            self.leave(0)
+    def _on_sigterm(self, signum: int, frame: Any) -> None:
+        """While the engine core loads, the first SIGTERM has no effect and the second ends all (seen with 0.32.0)."""
+        if self.serving:
+            self.terminated.set()
+            return
+        self.lost_signals += 1
+        if self.lost_signals > 1:
+            self.leave(130)
 
     def _serve(self, listening: socket.socket, channel: Channel, ready: Any) -> None:
         if self.bad.never_ready:
-            while not self.terminated.wait(1.0):
+            while True:
+                time.sleep(1)
                 log("Still waiting for the remaining weights.", "core_client.py:500")
-            self.leave(0)
+        self.serving = True
         generator = self.make_generator(channel)
         api = VllmApi(self.launch, self.bad, generator)
         server = web.Server("vllm", listening)
