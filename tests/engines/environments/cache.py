@@ -43,27 +43,34 @@ def built(folder: Path, build: Callable[[Path], None]) -> Path:
     It is built in place, because a virtual environment cannot be moved: a marker written last tells a whole one
     from the rest of an interrupted build, which is deleted.
 
-    Raises EnvironmentFailure if the cache is not writable, and whatever `build` raises.
+    Raises EnvironmentFailure if the file system refuses something, and whatever `build` raises.
     """
     if (folder / _MARKER).exists():
         return folder
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        lock = folder.with_name(folder.name + ".lock").open("w")
+        with folder.with_name(folder.name + ".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not (folder / _MARKER).exists():
+                _build_anew(folder, build)
     except OSError as error:
         raise EnvironmentFailure(
-            f"cannot write to {folder.parent}: {error.strerror}; run as root or set SERVEWRIGHT_ENGINE_CACHE"
+            f"cannot build {folder}: {error}; SERVEWRIGHT_ENGINE_CACHE names another folder for the cache"
         ) from error
-    with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / _MARKER).exists():
-            shutil.rmtree(folder, ignore_errors=True)
-            # Engines run as other users in the test hosts, whatever umask this process has.
-            umask = os.umask(0o022)
-            try:
-                folder.mkdir()
-                build(folder)
-                (folder / _MARKER).touch()
-            finally:
-                os.umask(umask)
     return folder
+
+
+def _build_anew(folder: Path, build: Callable[[Path], None]) -> None:
+    if folder.exists():
+        shutil.rmtree(folder)
+    # Engines run as other users in the test hosts, whatever umask this process has.
+    umask = os.umask(0o022)
+    try:
+        folder.mkdir()
+        build(folder)
+        (folder / _MARKER).touch()
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)  # gigabytes that no later build of another recipe would find
+        raise
+    finally:
+        os.umask(umask)

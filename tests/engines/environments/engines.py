@@ -6,7 +6,7 @@ import runpy
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.engines.environments import cache
@@ -20,11 +20,12 @@ _PYTHON = Path("/usr/bin/python3.11")
 
 @dataclass(frozen=True)
 class Recipe:
-    """What makes an environment: pinned packages, files laid over them, and a module whose import proves it works."""
+    """What makes an environment: pinned packages, and files laid over them."""
 
     engine: str
     version: str
-    probe: str
+    probe: str = field(repr=False)  # it makes nothing, so it is no part of the digest
+    """Python code that fails unless the environment works."""
 
     @property
     def requirements(self) -> Path:
@@ -44,30 +45,20 @@ class Recipe:
         if not _PYTHON.exists():
             raise EnvironmentFailure(f"{_PYTHON} is missing: apt-get install python3.11 python3.11-venv (Debian 12)")
         print(f"building {folder}, which takes some minutes and 3 GB", file=sys.stderr, flush=True)
-        _run(_PYTHON, "-m", "venv", folder)
+        _run(_PYTHON, "-I", "-m", "venv", folder)
         python = folder / "bin" / "python"
         # --no-deps: what the engines declare would pull gigabytes of CUDA packages that no CPU test uses.
-        _run(
-            python,
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--no-input",
-            "--disable-pip-version-check",
-            "--no-deps",
-            "--only-binary=:all:",
-            "--requirement",
-            self.requirements,
-        )
+        options = ["--quiet", "--no-input", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:"]
+        _run(python, "-I", "-m", "pip", "install", *options, "--requirement", self.requirements)
         packages = folder / "lib" / "python3.11" / "site-packages"
-        _refuse_cuda(packages)
+        refuse_cuda(packages)
         shutil.copytree(self.overlay, packages, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
-        _run(python, "-c", f"import {self.probe}")
+        _run(python, "-I", "-c", self.probe)
 
 
-VLLM = Recipe("vllm", "0.32.0", "vllm.entrypoints.cli.main")
-SGLANG = Recipe("sglang", "0.5.23", "sglang.launch_server")
+# Without libnuma (package libnuma1) vLLM only logs a warning, then fails in the first operation of its own.
+VLLM = Recipe("vllm", "0.32.0", "import ctypes, vllm.entrypoints.cli.main; ctypes.CDLL('libnuma.so.1')")
+SGLANG = Recipe("sglang", "0.5.23", "import sglang.launch_server")
 
 
 def ensure_vllm() -> Path:
@@ -81,6 +72,7 @@ def ensure_sglang() -> Path:
 
 
 def _run(*command: str | Path) -> None:
+    """Run Python, isolated (-I) from the caller's PYTHONPATH and user packages. Raises EnvironmentFailure."""
     done = subprocess.run(
         [str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
     )
@@ -88,7 +80,8 @@ def _run(*command: str | Path) -> None:
         raise EnvironmentFailure(f"{' '.join(map(str, command))}\nended with {done.returncode}:\n{done.stdout[-3000:]}")
 
 
-def _refuse_cuda(packages: Path) -> None:
+def refuse_cuda(packages: Path) -> None:
+    """Raise EnvironmentFailure if the torch in this site-packages folder is a CUDA build."""
     # Read, not imported: a CUDA build without its CUDA packages does not even import.
     build = runpy.run_path(str(packages / "torch" / "version.py"))
     if build["cuda"] is not None:

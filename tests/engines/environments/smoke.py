@@ -10,7 +10,6 @@ import socket
 import subprocess
 import tempfile
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -21,66 +20,30 @@ from tests.engines.environments.failure import EnvironmentFailure
 from tests.engines.environments.models import ensure_models
 
 _READY_SECONDS = 180.0
+_ANSWER_SECONDS = 60.0
 _STOP_SECONDS = 30.0
-_RATE_TOKENS = 256
+_RATE_TOKENS = 128
+
+
+# More threads than this gain a model of two layers nothing, and OpenMP's threads wait for each other by spinning:
+# on a busy machine that makes generation ten times slower.
+_ONE_THREAD = {"OMP_NUM_THREADS": "1"}
+_VLLM = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1"}
+_SGLANG = {"SGLANG_USE_CPU_ENGINE": "1"}
 
 
 def smoke() -> None:
     """Run both engines one after the other and print how they did. Raises EnvironmentFailure."""
+    models = ensure_models()
+    listen = ["--served-model-name", "tiny", "--host", "127.0.0.1", "--port"]
     port = _free_port()
-    _try(
-        "vllm",
-        port,
-        vllm_command(ensure_vllm(), ensure_models() / "tiny-deepseek", port),
-        {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1"},
-    )
-    _try(
-        "sglang",
-        port,
-        sglang_command(ensure_sglang(), ensure_models() / "tiny-qwen3moe", port),
-        {"SGLANG_USE_CPU_ENGINE": "1"},
-    )
-
-
-def vllm_command(environment: Path, model: Path, port: int) -> list[str]:
-    return [
-        str(environment / "bin" / "vllm"),
-        "serve",
-        str(model),
-        "--served-model-name",
-        "tiny",
-        "--host",
-        "127.0.0.1",
-        "--port",
-        str(port),
-        "--max-model-len",
-        "2048",
-        "--enforce-eager",
-    ]
-
-
-def sglang_command(environment: Path, model: Path, port: int) -> list[str]:
-    return [
-        str(environment / "bin" / "python"),
-        "-m",
-        "sglang.launch_server",
-        "--model-path",
-        str(model),
-        "--served-model-name",
-        "tiny",
-        "--host",
-        "127.0.0.1",
-        "--port",
-        str(port),
-        "--device",
-        "cpu",
-        "--attention-backend",
-        "torch_native",
-        "--mem-fraction-static",
-        "0.3",
-        "--max-total-tokens",
-        "8192",
-    ]
+    command = [str(ensure_vllm() / "bin" / "vllm"), "serve", str(models / "tiny-deepseek"), *listen, str(port)]
+    _try("vllm", port, [*command, "--max-model-len", "2048", "--enforce-eager"], _ONE_THREAD | _VLLM)
+    port = _free_port()
+    command = [str(ensure_sglang() / "bin" / "python"), "-m", "sglang.launch_server", *listen, str(port)]
+    command += ["--model-path", str(models / "tiny-qwen3moe"), "--device", "cpu", "--attention-backend", "torch_native"]
+    command += ["--mem-fraction-static", "0.3", "--max-total-tokens", "8192"]
+    _try("sglang", port, command, _ONE_THREAD | _SGLANG)
 
 
 def _try(name: str, port: int, command: list[str], variables: dict[str, str]) -> None:
@@ -95,7 +58,10 @@ def _try(name: str, port: int, command: list[str], variables: dict[str, str]) ->
                 time.sleep(0.5)
         ready = time.monotonic() - begin
         begin = time.monotonic()
-        tokens = _complete(port, _RATE_TOKENS)
+        try:
+            tokens = _complete(port, _RATE_TOKENS)
+        except OSError as error:
+            raise EnvironmentFailure(f"{name} was ready, then failed: {error}; its log:\n{_text(log)}") from error
         rate = tokens / (time.monotonic() - begin)
     print(f"{name}: ready after {ready:.0f} s, {rate:.0f} tokens/s in a single stream", flush=True)
 
@@ -103,7 +69,7 @@ def _try(name: str, port: int, command: list[str], variables: dict[str, str]) ->
 @contextmanager
 def _running(command: list[str], variables: dict[str, str]) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
     """The engine with an environment of its own in a process group of its own, all gone afterwards."""
-    with tempfile.TemporaryDirectory(prefix="servewright-smoke-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="servewright-smoke-", ignore_cleanup_errors=True) as scratch:
         log = Path(scratch) / "log"
         environment = {
             "PATH": "/usr/bin:/bin",
@@ -159,7 +125,7 @@ def _complete(port: int, tokens: int) -> int:
     request = urllib.request.Request(
         f"http://127.0.0.1:{port}/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
     )
-    with urllib.request.urlopen(request, timeout=60) as response:
+    with urllib.request.urlopen(request, timeout=_ANSWER_SECONDS) as response:
         return int(json.load(response)["usage"]["completion_tokens"])
 
 
@@ -168,8 +134,12 @@ def _still_hoping(name: str, process: subprocess.Popen[bytes], log: Path, second
     if ended is None and seconds < _READY_SECONDS:
         return
     what = f"answered nothing for {seconds:.0f} s" if ended is None else f"ended with {ended} before it was ready"
-    # All of it: vLLM's last traceback says only that a process died, the cause stands a hundred lines above it.
-    raise EnvironmentFailure(f"{name} {what}; its log:\n{log.read_text(errors='replace')[-30_000:]}")
+    raise EnvironmentFailure(f"{name} {what}; its log:\n{_text(log)}")
+
+
+def _text(log: Path) -> str:
+    # Nearly all of it: vLLM's last traceback says only that a process died, the cause is a hundred lines above.
+    return log.read_text(errors="replace")[-30_000:]
 
 
 def _free_port() -> int:
