@@ -33,7 +33,7 @@ lint: $(READY) ## ruff, mypy, ansible-lint and a check of the generated files
 	@$(BIN)/ansible-lint -q
 
 molecule: root $(READY) ## converge the scenarios of extensions/molecule on local systemd hosts
-	@$(BIN)/molecule test --all
+	@trap '$(BIN)/molecule destroy --all' INT TERM HUP; $(BIN)/molecule test --all
 
 sanity: $(READY) ## ansible-test sanity over the collection as published
 	@$(BIN)/python dev/sanity.py
