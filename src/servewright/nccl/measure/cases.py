@@ -228,6 +228,7 @@ def job(
         "sizes": list(sizes),
         "dtype": dtype,
         "repeats": repeats,
+        "calls": 3 if rehearsal else 50,
         "graph": not rehearsal,
         "timeout": timeout,
         "cases": [case.as_job() for case in cases],

@@ -18,6 +18,30 @@ class NothingToChooseError(ValueError):
     """No candidate was measured, right, at every size."""
 
 
+SHORTLIST = 0.1
+"""Starts of one and the same setting differed by up to this part at small sizes where this was measured."""
+
+
+def finalists(
+    summaries: Mapping[Key, Summary],
+    collective: str,
+    candidates: Iterable[Setting],
+    margin: float = SHORTLIST,
+) -> list[Setting]:
+    """The settings that further rounds may show to be the best at some size.
+
+    The best of many noisy times is partly luck, so the winner of a single sweep does worse when it is measured
+    again. Measure these again, and choose from both runs together.
+    Raises NothingToChooseError.
+    """
+    usable, best = _usable(summaries, collective, candidates)
+    return [
+        setting
+        for setting, found in usable.items()
+        if any(found[size] <= best[size] * (1 + margin) for size in best)
+    ]
+
+
 @dataclass(frozen=True)
 class Band:
     """From low to high bytes, both included."""
@@ -40,6 +64,32 @@ def bands(
     the last has no end. Settings with wrong results at any size are out altogether.
     Raises NothingToChooseError.
     """
+    usable, best = _usable(summaries, collective, candidates)
+    sizes = sorted(best)
+    found_bands: list[tuple[list[int], Setting]] = []
+    at = 0
+    while at < len(sizes):
+        # Greedy is enough: the longest stretch from the left leaves the least to the rest.
+        reach = {setting: _stretch(sizes[at:], found, best, tolerance) for setting, found in usable.items()}
+        chosen = max(reach, key=reach.__getitem__)
+        end = at + reach[chosen][0]
+        found_bands.append((sizes[at:end], chosen))
+        at = end
+    return [
+        Band(
+            collective,
+            0 if place == 0 else _border(found_bands[place - 1][0][-1], members[0]) + 1,
+            ENDLESS if place == len(found_bands) - 1 else _border(members[-1], found_bands[place + 1][0][0]),
+            setting,
+        )
+        for place, (members, setting) in enumerate(found_bands)
+    ]
+
+
+def _usable(
+    summaries: Mapping[Key, Summary], collective: str, candidates: Iterable[Setting]
+) -> tuple[dict[Setting, dict[int, float]], dict[int, float]]:
+    """Microseconds by size of every setting that was right at all sizes, and the least of them by size."""
     times: dict[Setting, dict[int, float]] = {}
     wrong: set[Setting] = set()
     for setting in candidates:
@@ -59,24 +109,7 @@ def bands(
             f"{collective}: no setting was measured, with right results, at every size"
         )
     best = {size: min(found[size] for found in usable.values()) for size in sizes}
-    found_bands: list[tuple[list[int], Setting]] = []
-    at = 0
-    while at < len(sizes):
-        # Greedy is enough: the longest stretch from the left leaves the least to the rest.
-        reach = {setting: _stretch(sizes[at:], found, best, tolerance) for setting, found in usable.items()}
-        chosen = max(reach, key=reach.__getitem__)
-        end = at + reach[chosen][0]
-        found_bands.append((sizes[at:end], chosen))
-        at = end
-    return [
-        Band(
-            collective,
-            0 if place == 0 else _border(found_bands[place - 1][0][-1], members[0]) + 1,
-            ENDLESS if place == len(found_bands) - 1 else _border(members[-1], found_bands[place + 1][0][0]),
-            setting,
-        )
-        for place, (members, setting) in enumerate(found_bands)
-    ]
+    return usable, best
 
 
 def _stretch(
@@ -101,11 +134,6 @@ def table(chosen: Sequence[Band], ranks: int, remark: str = "") -> str:
     head.append("# collective,min bytes,max bytes,algorithm,protocol,channels,nodes,ranks")
     rows = [row(band.collective, band.low, band.high, band.setting, ranks) for band in chosen]
     return "\n".join([*head, *rows]) + "\n"
-
-
-def most_channels(chosen: Sequence[Band], otherwise: int) -> int:
-    """How many channels the communicator must have for the table."""
-    return max([band.setting.channels or otherwise for band in chosen], default=otherwise)
 
 
 @dataclass(frozen=True)

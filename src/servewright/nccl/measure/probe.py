@@ -14,6 +14,7 @@ The job, one JSON object (times in seconds, sizes in bytes of the larger of a co
                   variable to a text that is written to a file, whose path becomes the variable's value; sizes and
                   collectives replace the job's; record true makes the case short and has NCCL write its log
     collectives   of all_reduce, all_gather, reduce_scatter
+    calls         calls per graph, at most: large messages get fewer
     sizes, dtype, repeats, graph, timeout (per case), debug_directory (where records go)
 
 The result, one JSON object on standard output or in the file: what the host and the library are, and for each case
@@ -64,8 +65,6 @@ INHERITED = ("NCCL_NVLS_ENABLE",)
 RECORDED = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,ENV,GRAPH,TUNING,P2P,SHM"}
 # Graph memory and buffers are kept below this by capturing fewer calls of large messages.
 BYTES_PER_GRAPH = 128 << 20
-CALLS_PER_GRAPH = 50
-CALLS_IN_REHEARSAL = 3
 WARM_UP = 3
 GRACE = 10.0
 FACTS_TIMEOUT = 90.0
@@ -159,6 +158,7 @@ def read_job(text: str) -> Json:
         "sizes": None,
         "dtype": "bfloat16",
         "repeats": 20,
+        "calls": 50,
         "graph": True,
         "timeout": 60,
         "debug_directory": None,
@@ -169,7 +169,8 @@ def read_job(text: str) -> Json:
     _want(_whole(job["ranks"], 2), "ranks must be 2 or more: one rank sends nothing")
     _want(job["backend"] in ("nccl", "gloo"), "backend must be nccl or gloo")
     _want(job["dtype"] in DTYPES, f"dtype must be one of {', '.join(DTYPES)}")
-    _want(_whole(job["repeats"], 1), "repeats must be 1 or more")
+    for key in ("repeats", "calls"):
+        _want(_whole(job[key], 1), f"{key} must be 1 or more")
     _want(isinstance(job["graph"], bool), "graph must be true or false")
     _want(
         isinstance(job["timeout"], (int, float)) and job["timeout"] > 0, "timeout must be a number of seconds"
@@ -472,13 +473,14 @@ class Group:
         return source, torch.empty_like(right), right
 
 
-def measure(group: Group, collective: str, size: int, repeats: int) -> tuple[int, list[float], int, int]:
+def measure(
+    group: Group, collective: str, size: int, most: int, repeats: int
+) -> tuple[int, list[float], int, int]:
     """The size measured, microseconds per call for each repeat, wrong elements in all of them, calls per repeat."""
     torch = group.torch
     element = torch.empty(0, dtype=group.dtype).element_size()
     unit = element * group.ranks
     size = -(-size // unit) * unit
-    most = CALLS_PER_GRAPH if group.gpu else CALLS_IN_REHEARSAL
     calls = max(1, min(most, BYTES_PER_GRAPH // size)) if repeats > 1 else 1
     source, target, right = group.buffers(collective, size, calls)
 
@@ -548,7 +550,7 @@ def rank_main(torch: Torch, job: Json, case: Json, rank: int, rendezvous: Path, 
             pipe.tell(stage=f"{collective} {size}")
             try:
                 real, times, wrong, calls = measure(
-                    group, collective, size, 1 if case["record"] else job["repeats"]
+                    group, collective, size, job["calls"], 1 if case["record"] else job["repeats"]
                 )
             except RuntimeError as error:
                 if group.gpu or "support" not in str(error).lower():
@@ -814,12 +816,13 @@ def inspect(torch: Torch, job: Json, facts: Json) -> tuple[Json, list[Json]]:
     return library, found
 
 
-def run(job: Json) -> Json:
-    """The whole result as one object."""
+def run(job: Json, save: Callable[[Json], None]) -> Json:
+    """The whole result as one object; saved after every case, so that a run cut short leaves what it measured."""
     facts = host_facts()
     result: Json = {
         "schema": SCHEMA,
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "complete": False,
         "rehearsal": job["backend"] != "nccl",
         "job": {
             key: job[key]
@@ -845,6 +848,7 @@ def run(job: Json) -> Json:
     for place, case in enumerate(job["cases"], 1):
         done = run_case(torch, job, case, place, facts)
         result["cases"].append(done)
+        save(result)
         said = done["diagnosis"]["name"] if done["diagnosis"] else "ok"
         print(
             f"[{place}/{len(job['cases'])}] {case['name']} round {case['round']}: {said}, {done['seconds']} s",
@@ -852,8 +856,16 @@ def run(job: Json) -> Json:
             flush=True,
         )
         if said == "unkillable":
-            break  # the GPUs are lost to every further case
+            return result  # the GPUs are lost to every further case
+    result["complete"] = True
     return result
+
+
+def _write(path: Path, result: Json) -> None:
+    """A reader sees the old or the new text, never half of one."""
+    part = path.with_name(path.name + ".part")
+    part.write_text(json.dumps(result, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    part.replace(path)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -861,17 +873,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("job", help="the job as JSON; - reads standard input")
     parser.add_argument("--output", help="where the result goes (default: standard output)")
     options = parser.parse_args(arguments)
+    target = Path(options.output) if options.output else None
     try:
         text = sys.stdin.read() if options.job == "-" else Path(options.job).read_text(encoding="utf-8")
-        result = run(read_job(text))
+        result = run(read_job(text), lambda partial: _write(target, partial) if target else None)
     except (BadJob, OSError, UnicodeDecodeError) as error:
         result = {"schema": SCHEMA, "diagnoses": [diagnosis("bad-job", str(error))], "cases": []}
-    text = json.dumps(result, indent=1, sort_keys=True) + "\n"
-    if options.output:
-        Path(options.output).write_text(text, encoding="utf-8")
+    if target:
+        _write(target, result)
     else:
-        sys.stdout.write(text)
-    sys.stdout.flush()
+        print(json.dumps(result, indent=1, sort_keys=True), flush=True)
     if any(found["name"] == "bad-job" for found in result["diagnoses"]):
         return 2
     unusable = any(found["stops"] for found in result["diagnoses"])

@@ -65,6 +65,7 @@ class Record:
             f"{self.ranks} of {len(library.get('visible', []))}x {', '.join(models) or 'no GPU'}, "
             f"driver {host.get('driver')}, NCCL {library.get('nccl')}, torch {library.get('torch')}, "
             f"{self.raw['job']['dtype']}, {self.raw['date'][:10]}"
+            + ("" if self.raw["complete"] else ", CUT SHORT")
         )
 
     def only(self, cases: Iterable[str]) -> Record:

@@ -1,0 +1,220 @@
+"""The probe as a program, over a stand-in for torch: what it measures, and what it says when something is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from servewright.nccl.measure import cases, record
+
+FAKE = Path(__file__).parent / "fake_torch"
+PROBE = Path(cases.__file__).with_name("probe.py")
+
+
+def _environment(**extra: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("NCCL_", "FAKE_"))}
+    return {**kept, "PYTHONPATH": str(FAKE), "FAKE_GPUS": "H200,H200", **extra}
+
+
+def _run(job: object, **extra: str) -> tuple[int, dict[str, Any]]:
+    done = subprocess.run(
+        [sys.executable, PROBE, "-"],
+        input=job if isinstance(job, str) else json.dumps(job),
+        capture_output=True,
+        text=True,
+        env=_environment(**extra),
+        timeout=60,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+def _job(*measured: cases.Case, sizes: tuple[int, ...] = (64, 256), **extra: Any) -> dict[str, Any]:
+    job = cases.job(measured, sizes, ranks=2, dtype="float32", repeats=3, timeout=20)
+    return {**job, "calls": 2, **extra}
+
+
+def _fault(name: str, **extra: Any) -> dict[str, Any]:
+    status, result = _run(_job(cases.Case("case", {"FAKE_FAULT": name}), **extra))
+    assert status == 1
+    (case,) = result["cases"]
+    assert case["status"] == "failed"
+    found: dict[str, Any] = case["diagnosis"]
+    return found
+
+
+@pytest.mark.parametrize("backend", ["nccl", "gloo"])
+def test_every_collective_is_timed_and_checked(backend: str) -> None:
+    job = _job(cases.Case("nothing set"), collectives=list(cases.COLLECTIVES), backend=backend)
+    status, result = _run(job)
+    assert status == 0
+    read = record.read(json.dumps(result))
+    assert read.rehearsal == (backend == "gloo")
+    assert {(timing.collective, timing.bytes) for timing in read.timings} == {
+        (name, size) for name in cases.COLLECTIVES for size in (64, 256)
+    }
+    assert all(timing.correct and 0 < timing.p10 <= timing.median <= timing.p90 for timing in read.timings)
+    row = result["cases"][0]["results"][0]
+    # Two ranks: of an all-reduce every byte crosses once, of the others half of them.
+    assert row["bus_gb_per_s"] == pytest.approx(row["bytes"] / row["median_us"] / 1e3, abs=1e-3)
+
+
+def test_each_case_sees_its_environment_and_no_other(tmp_path: Path) -> None:
+    job = _job(
+        cases.Case("one", {"NCCL_PROTO": "LL"}, {"NCCL_TUNER_CONFIG_FILE": "a table\n"}),
+        cases.Case("two", {}),
+        environment={"NCCL_NVLS_ENABLE": "0"},
+    )
+    _, result = _run(job, NCCL_ALGO="Tree", NCCL_NVLS_ENABLE="1")
+    one, two = (case["effective"] for case in result["cases"])
+    assert one["NCCL_PROTO"] == "LL"
+    assert "NCCL_TUNER_CONFIG_FILE" in one
+    assert "NCCL_PROTO" not in two
+    assert "NCCL_ALGO" not in one, "the environment of whoever starts the probe must not be measured"
+    assert two["NCCL_NVLS_ENABLE"] == "0"
+
+
+def test_a_switched_off_multicast_stays_off() -> None:
+    _, result = _run(_job(cases.Case("nothing set")), NCCL_NVLS_ENABLE="0")
+    assert result["cases"][0]["effective"]["NCCL_NVLS_ENABLE"] == "0"
+
+
+@pytest.mark.parametrize(
+    ("fault", "name"),
+    [
+        ("init hang", "initialisation-hang"),
+        ("first hang", "first-collective-hang"),
+        ("first wrong", "wrong-data"),
+        ("late hang", "hang"),
+        ("memory", "out-of-memory"),
+        ("garbage", "wrong-data"),
+        ("crash", "rank-failed"),
+    ],
+)
+def test_a_fault_has_a_name_and_something_to_do(fault: str, name: str) -> None:
+    began = time.monotonic()
+    found = _fault(fault, timeout=2 if "hang" in fault else 20)
+    assert found["name"] == name
+    assert found["to_do"]
+    assert time.monotonic() - began < 20, "a hang must not outlast the case's limit"
+
+
+def test_a_first_hang_points_at_the_iommu() -> None:
+    found = _fault("first hang", timeout=2)
+    assert "iommu=pt" in found["to_do"]
+    assert "IOMMU" in found["detail"]
+
+
+def test_a_crash_names_the_signal() -> None:
+    assert "SIGSEGV" in _fault("crash")["detail"]
+
+
+def test_garbage_is_counted() -> None:
+    status, result = _run(_job(cases.Case("case", {"FAKE_FAULT": "garbage"})))
+    assert status == 1
+    assert not any(row["correct"] for row in result["cases"][0]["results"])
+
+
+def test_a_refusal_of_nccl_is_quoted() -> None:
+    status, result = _run(_job(cases.Case("case", {"NCCL_ALGO": "Nonsense"})))
+    assert status == 1
+    found = result["cases"][0]["diagnosis"]
+    assert found["name"] == "initialisation-failed"
+    assert "unknown NCCL_ALGO Nonsense" in found["detail"]
+
+
+def test_a_failed_case_does_not_keep_the_next_from_being_measured() -> None:
+    bad, good = cases.Case("bad", {"FAKE_FAULT": "crash"}), cases.Case("good")
+    status, result = _run(_job(bad, good))
+    assert status == 1
+    assert [case["status"] for case in result["cases"]] == ["failed", "measured"]
+
+
+@pytest.mark.parametrize(
+    ("environment", "name"),
+    [
+        ({"FAKE_GPUS": ""}, "cuda-missing"),
+        ({"FAKE_GPUS": "H200"}, "too-few-gpus"),
+        ({"FAKE_WITHOUT_NCCL": "1"}, "nccl-missing"),
+        ({"PYTHONPATH": ""}, "torch-missing"),
+    ],
+)
+def test_what_is_missing_is_named_and_nothing_is_measured(environment: dict[str, str], name: str) -> None:
+    status, result = _run(_job(cases.Case("nothing set")), **environment)
+    assert status == 1
+    assert [found["name"] for found in result["diagnoses"]] == [name]
+    assert result["cases"] == []
+
+
+def test_mixed_models_are_measured_with_a_warning() -> None:
+    status, result = _run(_job(cases.Case("nothing set")), FAKE_GPUS="H200,H100")
+    assert status == 0
+    (found,) = result["diagnoses"]
+    assert (found["name"], found["detail"], found["stops"]) == ("mixed-gpus", "H100, H200", False)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"ranks": 1}, "one rank sends nothing"),
+        ({"sizes": []}, "sizes must be a list"),
+        ({"dtype": "int4"}, "dtype must be one of"),
+        ({"speed": "fast"}, "unknown key 'speed'"),
+        ({"cases": [{"name": "x", "environment": {"NCCL_PROTO": 1}}]}, "cases[0].environment"),
+        ({"cases": [{"name": "x", "environment": {"LD_PRELOAD": "/x"}}]}, "set it for the probe"),
+        ({"cases": [{"name": "x", "record": True}]}, "debug_directory"),
+    ],
+)
+def test_a_bad_job_is_refused_with_the_place(change: dict[str, Any], words: str) -> None:
+    status, result = _run({**_job(cases.Case("nothing set")), **change})
+    assert status == 2
+    assert words in result["diagnoses"][0]["detail"]
+
+
+def test_text_that_is_no_job() -> None:
+    status, result = _run("ranks: 2")
+    assert status == 2
+    assert "not JSON" in result["diagnoses"][0]["detail"]
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").split()[2] != "Z"
+    except OSError:
+        return False
+
+
+def test_killing_the_probe_leaves_no_rank_and_keeps_what_was_measured(tmp_path: Path) -> None:
+    job, target = tmp_path / "job.json", tmp_path / "result.json"
+    slow = cases.Case("slow", {"FAKE_FAULT": "late hang"})
+    job.write_text(json.dumps(_job(cases.Case("nothing set"), slow, timeout=50)), encoding="utf-8")
+    probe = subprocess.Popen(
+        [sys.executable, PROBE, job, "--output", target], env=_environment(), stderr=subprocess.DEVNULL
+    )
+    try:
+        deadline = time.monotonic() + 30
+        ranks: list[int] = []
+        while time.monotonic() < deadline and not (target.exists() and len(ranks) == 2):
+            children = Path(f"/proc/{probe.pid}/task/{probe.pid}/children").read_text(encoding="utf-8")
+            ranks = [int(pid) for pid in children.split()]
+            time.sleep(0.01)
+        assert len(ranks) == 2
+    finally:
+        probe.send_signal(signal.SIGKILL)
+        probe.wait()
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline and any(_alive(pid) for pid in ranks):
+        time.sleep(0.02)
+    assert not any(_alive(pid) for pid in ranks)
+    kept = record.read(target.read_text(encoding="utf-8"))
+    assert {timing.case for timing in kept.timings} == {"nothing set"}
+    assert "CUT SHORT" in kept.heading()
