@@ -60,7 +60,7 @@ def introduce(folder: Path, host: Host) -> None:
     screen.prose(
         f"{host.name} has booted on this machine: Debian with systemd, reached over SSH at {host.ip}. It has eight "
         "simulated GPUs and a simulated SGLang, which loads, logs and answers like the real one. "
-        "The inventory is that of this repository, Kimi-K2.5 on eight RTX PRO 6000, but for two lines:"
+        "The inventory is that of this repository, Kimi-K2.5 on eight RTX PRO 6000, but for these lines:"
     )
     inventory.prepare(folder, host)
     declare(folder, inventory.SIMULATION)
@@ -126,7 +126,7 @@ def conclude(seconds: float) -> None:
         [
             ("systemctl cat kimi", "the unit, a plain file"),
             ("journalctl -u kimi", "the engine's log"),
-            ("/etc/servewright/kimi/releases", "all releases, each as it was deployed"),
+            ("ls /etc/servewright/kimi/releases", "all releases, each as it was deployed"),
         ]
     )
 
