@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
 import json
 import os
 import tempfile
 
+from . import paths
 from .errors import DamagedError, HostError
+
+RESERVE_BYTES = 1 << 20  # releases and journals are some ten KiB
 
 
 def sync_folder(path):
@@ -32,20 +37,48 @@ def write(path, data, mode=0o644):
     folder = os.path.dirname(path)
     make_folder(folder)
     try:
-        handle, temporary = tempfile.mkstemp(prefix=".", suffix=".new", dir=folder)
-        try:
-            with os.fdopen(handle, "wb") as stream:
-                os.fchmod(stream.fileno(), mode)
-                stream.write(data if isinstance(data, bytes) else data.encode())
-                stream.flush()
-                os.fsync(stream.fileno())
-            os.rename(temporary, path)
-        except BaseException:
-            os.unlink(temporary)
-            raise
-        sync_folder(folder)
+        making_room(lambda: _replace(folder, path, data if isinstance(data, bytes) else data.encode(), mode))
     except OSError as error:
         raise HostError(f"cannot write {path}: {error.strerror}") from None
+
+
+def _replace(folder, path, data, mode):
+    handle, temporary = tempfile.mkstemp(prefix=".", suffix=".new", dir=folder)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            os.fchmod(stream.fileno(), mode)
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.rename(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    sync_folder(folder)
+
+
+def reserve():
+    """Set space aside, so that a disk which fills up in the middle of a transaction cannot stop the way back."""
+    for path in paths.RESERVES:
+        make_folder(os.path.dirname(path))
+        try:
+            with open(path, "ab") as stream:
+                os.posix_fallocate(stream.fileno(), 0, RESERVE_BYTES)
+        except OSError as error:
+            raise HostError(f"cannot set {RESERVE_BYTES >> 20} MiB aside in {path}: {error.strerror}") from None
+
+
+def making_room(action):
+    """Do a write; if the disk is full, give up what was set aside and do it once more."""
+    try:
+        return action()
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        for path in paths.RESERVES:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+        return action()
 
 
 def remove(path):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import datetime
+import errno
 import json
 import os
 
 from . import files, paths
-from .errors import DamagedError
+from .errors import DamagedError, HostError
 
 FINAL = ("committed", "restored", "rollback_failed")
 
@@ -22,6 +23,7 @@ class Journal:
 
     def __init__(self, path):
         self.path = path
+        self.going_back = False
 
     @classmethod
     def new(cls, service):
@@ -47,19 +49,29 @@ class Journal:
         """Write a step durably."""
         entry = dict(facts, time=now(), step=step)
         line = json.dumps(dict(entry, seal=files.seal(entry)), sort_keys=True, ensure_ascii=False) + "\n"
+        try:
+            files.making_room(lambda: self._append(line.encode()))
+        except OSError as error:
+            if not self.going_back:
+                raise HostError(f"cannot write {self.path}: {error.strerror}") from None
+            # The way back is not given up for want of a line about it.
+            print(f"{self.service}: {step} (not in the journal: {error.strerror})", flush=True)
+        return entry
+
+    def _append(self, line):
         new = not os.path.exists(self.path)
         handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             written = os.pread(handle, os.fstat(handle).st_size, 0)
             end = written.rfind(b"\n") + 1  # a line that a power failure cut short is written over
             os.ftruncate(handle, end)
-            os.pwrite(handle, line.encode(), end)
+            if os.pwrite(handle, line, end) != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(handle)
         finally:
             os.close(handle)
         if new:
             files.sync_folder(os.path.dirname(self.path))
-        return entry
 
     def steps(self):
         """All steps, oldest first. A last line that a power failure cut short was never done and is left out.

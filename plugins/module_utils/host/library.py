@@ -58,6 +58,7 @@ def pack():
 def install():
     """Bring the zipapp and the recovery units up to date; gives True when something was written."""
     changed = False
+    files.reserve()
     data = pack()
     if files.read_bytes(paths.HOST_PYZ) != data:
         files.write(paths.HOST_PYZ, data, mode=0o755)

@@ -18,7 +18,9 @@ def holder(service):
         other = paths.service_of(unit)
         entry = journal.latest(other)
         steps = entry.steps() if entry else []
-        if other == service or (steps and service in steps[0].get("displaces", ())):
+        if not steps or steps[-1]["step"] in journal.FINAL:
+            continue  # its verdict stands; the unit is about to end
+        if other == service or service in steps[0]["displaces"]:
             return f"a transaction of {other} is under way ({unit})"
     return None
 

@@ -11,6 +11,7 @@ ETC = "/etc/servewright"
 VAR = "/var/lib/servewright"
 RUN = "/run/servewright"
 UNITS = "/etc/systemd/system"
+RESERVES = (ETC + "/.reserve", VAR + "/.reserve")
 RECOVER_UNIT = "servewright-recover.service"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import time
 
 from . import paths
 from .commands import run
@@ -62,6 +63,15 @@ def running(pattern):
         ]
     ).stdout
     return [line.split()[0] for line in out.splitlines() if line.strip()]
+
+
+def wait_gone(unit, timeout):
+    """Wait until a unit has ended. Raises HostError after `timeout` seconds."""
+    end = time.monotonic() + timeout
+    while running(unit):
+        if time.monotonic() > end:
+            raise HostError(f"{unit} has not ended within {timeout} s")
+        time.sleep(0.1)
 
 
 def daemon_reload():

@@ -36,8 +36,10 @@ def begin(service, **facts):
 def launch(service, number):
     """Start the transaction in a transient unit, which finishes it in any case: also when its process is killed."""
     library = [paths.PYTHON, "-I", paths.HOST_PYZ]
+    unit = paths.transaction_unit(service)
+    systemd.wait_gone(unit, MARGIN_SECONDS)  # the one before may have its verdict but not have ended
     systemd.run_transient(
-        paths.transaction_unit(service),
+        unit,
         [*library, "transact", "--service", service, "--transaction", str(number)],
         f"servewright transaction {number} of {service}",
         ExecStopPost=" ".join([*library, "recover", "--service", service]),
@@ -61,10 +63,10 @@ def transact(service, number):
             started, loaded = pointer["started"], None
             _install(service, facts["release"])
         _verify(journal, release, facts["release"])
+        releases.commit(service, facts["release"], started)
     except (StepError, HostError) as error:
         roll_back(journal, facts, error)
         return
-    releases.commit(service, facts["release"], started)
     _finish(journal, "committed", release=facts["release"], load_seconds=loaded)
 
 
@@ -138,6 +140,7 @@ def _verify(journal, release, number):
 def roll_back(journal, facts, error):
     """Go back to the release that was committed before, through the same gates."""
     service, previous = journal.service, facts["previous"]
+    journal.going_back = True
     journal.step("rolling_back", reason=str(error), log=getattr(error, "diagnosis", []))
     if getattr(error, "survivors", None):
         _finish(
@@ -201,20 +204,16 @@ def _remove(service):
 
 
 def _finish(journal, step, **facts):
-    retention.prune(journal.service)
+    """Write the verdict, say it in the host's log, and let old releases go."""
     entry = journal.step(step, **facts)
     first = journal.steps()[0]
-    print(
-        "{}: {} of release {} by {}: {}{}".format(
-            journal.service,
-            first["command"],
-            first["release"],
-            first["requester"],
-            step,
-            " ({})".format(entry["message"]) if entry.get("message") else "",
-        ),
-        flush=True,
-    )
+    what = "{} of release {} by {}".format(first["command"], first["release"], first["requester"])
+    why = ": {}".format(entry["message"]) if entry.get("message") else ""
+    print(f"{journal.service}: {what}: {step}{why}", flush=True)
+    try:
+        retention.prune(journal.service)
+    except HostError as error:
+        print(f"{journal.service}: old releases are kept: {error}", flush=True)
 
 
 def recover(service):

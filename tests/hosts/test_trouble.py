@@ -1,0 +1,219 @@
+"""Engines and hosts that misbehave during a deploy: the old release serves again, and the result says why."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from tests.hosts.commands import invocation, rendered, service
+from tests.hosts.faults import FaultyLibrary
+from tests.hosts.test_faults import check, settled
+
+SMALL: dict[str, Any] = {"gpus": [0], "parallelism": {"tensor": 1}}
+
+
+def small(environment: dict[str, str] | None = None, engine: str = "sglang", **changes: Any) -> dict[str, Any]:
+    """A release that loads within a second."""
+    environment = {"SIM_LOAD_SECONDS": "0.2", **(environment or {})}
+    return rendered(service(engine, **{**SMALL, "environment": environment, **changes}))
+
+
+@pytest.fixture(scope="module")
+def library(testbed, simulator):
+    """One host, on which the release `small()` is committed before and after each trouble."""
+    host = testbed.boot("trouble", prepare=simulator)
+    found = FaultyLibrary(host)
+    result = found.deploy(small())
+    assert result["verdict"] == "committed", result
+    yield found
+    testbed.destroy(host)
+
+
+@pytest.fixture(scope="module")
+def vllm(testbed, simulator):
+    host = testbed.boot("trouble-vllm", prepare=simulator)
+    found = FaultyLibrary(host)
+    result = found.deploy(small(engine="vllm", options={}))
+    assert result["verdict"] == "committed", result
+    yield found
+    testbed.destroy(host)
+
+
+STALL = {"verify": {"stable": 0.5, "load_timeout": 30, "stall_timeout": 3, "request_timeout": 5}}
+LATE = {"verify": {"stable": 4, "load_timeout": 30, "stall_timeout": 20, "request_timeout": 5}}
+TROUBLES = [
+    ({"SIM_EXIT_AFTER": "0", "SIM_EXIT_CODE": "3"}, {}, "the engine ended while loading: exit code 3"),
+    ({"SIM_LOAD_SECONDS": "20", "SIM_EXIT_AFTER": "3"}, {}, "the engine ended while loading"),
+    ({"SIM_EXIT_WHEN_READY_AFTER": "2"}, LATE, "the unit restarted|gate stable failed"),
+    ({"SIM_NEVER_READY": "1"}, STALL, "loading has stalled|not ready after"),
+    ({"SIM_STALL_AT": "30"}, STALL, "loading has stalled: no new log line, bytes read or GPU memory"),
+    ({"SIM_POST_HANGS": "1"}, STALL, "loading has stalled|not ready after"),
+    ({"SIM_WRONG_NAME": "1"}, {}, "gate identity failed"),
+    ({"SIM_EMPTY_ANSWER": "1"}, {}, "gate answers failed"),
+    ({"SIM_ATTENTION_BACKEND": "triton"}, {}, "attention_backend is triton, declared is flashinfer"),
+]
+
+
+@pytest.mark.parametrize(("environment", "changes", "message"), TROUBLES, ids=["+".join(row[0]) for row in TROUBLES])
+def test_a_release_that_misbehaves_is_rolled_back(library, environment, changes, message):
+    result = library.deploy(small(environment, **changes))
+    assert result["verdict"] == "rolled_back", result
+    assert any(part in result["message"] for part in message.split("|")), result["message"]
+    check(library, small())
+
+
+def test_a_silent_but_moving_load_is_waited_for(library):
+    """No log line for longer than the stall limit, but the weights are being read."""
+    release = small({"SIM_LOAD_SECONDS": "6", "SIM_SILENT_LOAD": "1"}, **STALL)
+    result = library.deploy(release)
+    assert result["verdict"] == "committed", result
+    assert library.deploy(small())["verdict"] == "committed"
+
+
+def test_an_engine_that_ignores_sigterm_is_stopped_and_replaced(library):
+    stubborn = small({"SIM_IGNORE_SIGTERM": "1"}, limits={"stop_timeout": 2, "gpu_wait": 20, "start_timeout": 60})
+    assert library.deploy(stubborn)["verdict"] == "committed"
+    assert library.deploy(small())["verdict"] == "committed"
+    check(library, small())
+
+
+@pytest.mark.parametrize("kept", ["port", "both"])
+def test_a_child_that_leaves_the_process_tree_does_not_survive_the_stop(library, kept):
+    assert library.deploy(small({"SIM_ORPHAN": kept}))["verdict"] == "committed"
+    assert library.deploy(small())["verdict"] == "committed"
+    check(library, small())
+
+
+def test_gpu_memory_that_lingers_is_waited_for(library):
+    assert library.deploy(small({"SIM_GPU_LINGER": "3"}))["verdict"] == "committed"
+    result = library.deploy(small())
+    assert result["verdict"] == "committed", result
+    times = {step["step"]: step["time"] for step in result["steps"]}
+    assert times["waiting_gpus"][:19] != times["starting"][:19]
+
+
+def test_a_worker_killed_under_a_running_service_restarts_it(vllm):
+    """vLLM's main process exits 0 then; Restart=on-failure would leave the service down."""
+    before = invocation(vllm.host)
+    vllm.host.run("pkill -KILL -f VLLM::Worker || kill -KILL $(pgrep -f EngineCore)")
+    end = time.monotonic() + 60
+    while invocation(vllm.host) == before or vllm.call("verify", "kimi")["verdict"] != "ok":
+        assert time.monotonic() < end, vllm.host.run("systemctl status kimi", check=False).stdout
+        time.sleep(0.5)
+
+
+@pytest.mark.parametrize("step", ["preflighted", "waiting_gpus", "starting", "loading", "verified"])
+@pytest.mark.parametrize("folder", ["var/lib/servewright", "etc"])
+def test_a_disk_that_fills_up_does_not_stop_the_way_back(library, folder, step):
+    """The file system of the releases and units, or of the journals, is full from a step on."""
+    host = library.host
+    folders = ["etc/servewright", "etc/systemd/system"] if folder == "etc" else ["var/lib/servewright"]
+    host.run("mkdir -p /mnt/small; mount -t tmpfs -o size=12M small /mnt/small")
+    for name in folders:
+        host.run(
+            f"mkdir -p /mnt/small/{name}; cp -a /{name}/. /mnt/small/{name}/; mount --bind /mnt/small/{name} /{name}"
+        )
+    try:
+        library.stop_at(small({"TEST_MARK": f"{step}-{folder}"}), step)
+        host.run("dd if=/dev/zero of=/mnt/small/ballast bs=64k 2>/dev/null; rm -f /var/tmp/stop*; true")
+        result = settled(library)
+        assert result["verdict"] in ("rolled_back", "committed"), result
+        host.run("rm /mnt/small/ballast")
+        committed = small({"TEST_MARK": f"{step}-{folder}"}) if result["verdict"] == "committed" else small()
+        check(library, committed)
+        assert library.deploy(small())["verdict"] in ("committed", "unchanged")
+    finally:
+        host.run("rm -f /mnt/small/ballast")
+        for name in folders:
+            host.run(f"umount /{name}; rm -rf /{name}; cp -a /mnt/small/{name} /{name}")
+        host.run("umount /mnt/small; systemctl daemon-reload")
+
+
+def test_a_service_is_displaced_by_one_that_claims_its_gpu_and_comes_back_when_that_fails(library):
+    """How one host moves from one engine to another and back: two services, one claim."""
+    other = {"name": "other", "listen": {"port": 30001}, "options": {}}
+    plan = library.call("deploy", [small(engine="vllm", **other)], {}, True)[0]
+    assert {"field": "service kimi", "old": "running", "new": "stopped", "consequence": "restart"} in plan["changes"]
+
+    failed = library.deploy(small({"SIM_EXIT_AFTER": "0"}, engine="vllm", **other))
+    assert (failed["verdict"], "kimi serves again" in failed["message"]) == ("rolled_back", True), failed
+    check(library, small())
+
+    moved = library.deploy(small(engine="vllm", **other))
+    assert moved["verdict"] == "committed", moved
+    assert (
+        library.host.run("systemctl is-active kimi; systemctl is-enabled kimi", check=False).stdout
+        == "inactive\ndisabled\n"
+    )
+    assert library.call("verify", "other")["verdict"] == "ok"
+
+    back = library.deploy(small())
+    assert back["verdict"] == "committed", back
+    check(library, small())
+    library.host.run("systemctl reset-failed; rm -rf /etc/servewright/other /var/lib/servewright/other")
+
+
+def test_two_deploys_at_once_do_not_mix(library):
+    (first,) = library.begin(small({"TEST_MARK": "first"}))
+    (second,) = library.begin(small({"TEST_MARK": "second"}))
+    assert second["verdict"] == "busy"
+    assert "a transaction of kimi is under way" in second["message"]
+    assert library.settle(first)["verdict"] == "committed"
+    waited = library.call("deploy", [small()], {}, False, "tester", "", 30)[0]
+    assert library.settle(waited)["verdict"] == "committed"
+
+
+def test_the_lock_of_a_dead_holder_is_taken_over_with_a_note(library):
+    holder = '{"owner": "ci@runner", "pid": 999999, "reason": "nightly", "since": "2026-01-01T00:00:00.000+00:00"}'
+    library.host.run(f"mkdir -p /run/servewright; echo '{holder}' > /run/servewright/kimi.lock")
+    result = library.deploy(small({"TEST_MARK": "lock"}))
+    assert result["steps"][0]["notes"] == [
+        "took over the lock of kimi, which was held by ci@runner since 2026-01-01T00:00:00.000+00:00, pid 999999, "
+        "for: nightly and is dead"
+    ]
+    assert library.deploy(small())["verdict"] == "committed"
+
+
+def test_history_is_kept_short_and_never_loses_the_way_back(library):
+    for mark in ("a", "b", "c"):
+        release = small({"TEST_MARK": mark}, keep={"releases": 2, "days": 1})
+        assert library.deploy(release)["verdict"] == "committed"
+    folders = library.host.run("ls /etc/servewright/kimi/releases").stdout.split()
+    assert len(folders) == 2
+    back = library.settle(library.call("rollback", "kimi", None, "tester", "", 0))
+    assert (back["verdict"], back["release"]) == ("committed", int(folders[0]))
+    assert library.deploy(small())["verdict"] == "committed"
+
+
+def test_a_rollback_that_fails_too_says_what_to_do(library):
+    """The old release's engine is gone meanwhile: nothing is left that could serve."""
+    old = library.status()["release"]
+    library.stop_at(small({"SIM_EXIT_AFTER": "0"}, version="0.5.22"), "stopping")
+    library.host.run("mv /opt/servewright/engines/sglang-0.5.23 /opt/away; rm -f /var/tmp/stop*")
+    result = settled(library)
+    library.host.run("mv /opt/away /opt/servewright/engines/sglang-0.5.23")
+    assert result["verdict"] == "rollback_failed", result
+    assert any("journalctl -u kimi.service" in step for step in result["next_steps"])
+    assert library.status()["release"] == old
+    assert library.deploy(small())["verdict"] == "committed"
+    check(library, small())
+
+
+@pytest.mark.parametrize("damage", ["journal", "release", "pointer"])
+def test_what_was_edited_by_hand_is_named_and_not_guessed_at(library, damage):
+    number = library.status()["release"]
+    path = {
+        "journal": "$(ls /var/lib/servewright/kimi/transactions/*.jsonl | tail -1)",
+        "release": f"/etc/servewright/kimi/releases/{number}/release.json",
+        "pointer": "/var/lib/servewright/kimi/committed.json",
+    }[damage]
+    library.host.run(f"cp {path} /root/whole; sed -i 's/1/7/' {path}")
+    try:
+        (result,) = library.begin(small({"TEST_MARK": "damage"}))
+        assert (result["verdict"], "edited by hand" in result["message"]) == ("error", True), result
+        assert library.host.run("systemctl is-active kimi").stdout == "active\n"
+    finally:
+        library.host.run(f"cp /root/whole {path}")
+    check(library, small())
