@@ -18,7 +18,11 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "max_total_tokens": 8192,
     },
 }
-ENVIRONMENT = {"vllm": {"VLLM_CPU_KVCACHE_SPACE": "1"}, "sglang": {"SGLANG_USE_CPU_ENGINE": "1"}}
+# One thread each: the engines would bind or spin on cores that the tests share.
+ENVIRONMENT = {
+    "vllm": {"VLLM_CPU_KVCACHE_SPACE": "1", "OMP_NUM_THREADS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"},
+    "sglang": {"SGLANG_USE_CPU_ENGINE": "1", "OMP_NUM_THREADS": "1"},
+}
 
 
 def service(engine: str, environments: dict[str, Any], **changes: Any) -> dict[str, Any]:

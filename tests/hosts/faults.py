@@ -7,12 +7,13 @@ does its harm. The copy differs from the real one by that stop alone.
 from __future__ import annotations
 
 import io
+import json
 import time
 import zipfile
 from typing import Any
 
 from ansible_collections.servewright.llm.plugins.module_utils.host import library
-from tests.hosts.commands import Library
+from tests.hosts.commands import Library, rendered, service
 from tests.testbed import Host
 
 STOP = """
@@ -67,3 +68,54 @@ class FaultyLibrary(Library):
     def go_on(self) -> None:
         """Let a stopped transaction go on."""
         self.host.run("rm -f /var/tmp/stop*")
+
+
+FORWARD = ["preflighted", "stopping", "waiting_gpus", "starting", "loading", "verifying", "verified", "committed"]
+NOT_YET = FORWARD[:-2]  # a fault here must end with the old release
+SMALL: dict[str, Any] = {"gpus": [0], "parallelism": {"tensor": 1}}
+
+
+def small(environment: dict[str, str] | None = None, engine: str = "sglang", **changes: Any) -> dict[str, Any]:
+    """A declared service that loads within a second."""
+    return service(engine, **{**SMALL, "environment": {"SIM_LOAD_SECONDS": "0.2", **(environment or {})}, **changes})
+
+
+def release(environment: dict[str, str] | None = None, engine: str = "sglang", **changes: Any) -> dict[str, Any]:
+    """Its release."""
+    return rendered(small(environment, engine, **changes))
+
+
+def settled(library: FaultyLibrary, timeout: float = 60) -> dict[str, Any]:
+    """Wait until nothing is under way any more; gives the result of the latest transaction."""
+    end = time.monotonic() + timeout
+    while True:
+        result: dict[str, Any] = library.call("follow", "kimi", None, 1)
+        if result["verdict"] != "running" and not library.status()["message"]:
+            return result
+        assert time.monotonic() < end, f"never settled: {result}"
+
+
+def check(library: FaultyLibrary, expected: dict[str, Any]) -> None:
+    """One release runs, it is the expected one, the gates pass, and status says so."""
+    state = library.status()
+    pid = library.host.run("systemctl show kimi -p MainPID --value").stdout.strip()
+    environ = dict(
+        item.split("=", 1) for item in library.host.run(f"cat /proc/{pid}/environ").stdout.split("\0") if item
+    )
+    assert environ.get("TEST_MARK") == expected["environment"].get("TEST_MARK")
+    assert library.call("verify", "kimi")["verdict"] == "ok"
+    assert (state["message"], state["state"]["active"]) == ("", "active")
+    assert library.call("deploy", [expected], {}, True)[0]["verdict"] == "unchanged"
+    groups = library.host.run(
+        "for pid in $(pgrep -f '[s]glang.launch_server'); do grep name=systemd /proc/$pid/cgroup; done"
+    )
+    assert {line.rpartition("/")[2] for line in groups.stdout.split()} == {"kimi.service"}
+
+
+def old_of(library: FaultyLibrary) -> dict[str, Any]:
+    """The release that is committed now."""
+    number = library.status()["release"]
+    path = library.host.root / f"etc/servewright/kimi/releases/{number}/release.json"
+    found: dict[str, Any] = json.loads(path.read_text())
+    del found["seal"]
+    return found

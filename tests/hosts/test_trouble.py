@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import pytest
 
-from tests.hosts.commands import invocation, rendered, service
-from tests.hosts.faults import FaultyLibrary
-from tests.hosts.test_faults import check, settled
-
-SMALL: dict[str, Any] = {"gpus": [0], "parallelism": {"tensor": 1}}
-
-
-def small(environment: dict[str, str] | None = None, engine: str = "sglang", **changes: Any) -> dict[str, Any]:
-    """A release that loads within a second."""
-    environment = {"SIM_LOAD_SECONDS": "0.2", **(environment or {})}
-    return rendered(service(engine, **{**SMALL, "environment": environment, **changes}))
+from tests.hosts.commands import invocation
+from tests.hosts.faults import FaultyLibrary, check, settled
+from tests.hosts.faults import release as small
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +88,7 @@ def test_gpu_memory_that_lingers_is_waited_for(library):
 def test_a_worker_killed_under_a_running_service_restarts_it(vllm):
     """vLLM's main process exits 0 then; Restart=on-failure would leave the service down."""
     before = invocation(vllm.host)
-    vllm.host.run("pkill -KILL -f VLLM::Worker || kill -KILL $(pgrep -f EngineCore)")
+    vllm.host.run("pkill -KILL -f [V]LLM::Worker")
     end = time.monotonic() + 60
     while invocation(vllm.host) == before or vllm.call("verify", "kimi")["verdict"] != "ok":
         assert time.monotonic() < end, vllm.host.run("systemctl status kimi", check=False).stdout

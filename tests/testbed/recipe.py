@@ -18,6 +18,7 @@ PACKAGES = (
     "iproute2",
     "iputils-ping",
     "libnss-systemd",  # DynamicUser= needs it to name its users
+    "libnuma1",  # vLLM on a CPU needs it
     "libpam-systemd",
     "openssh-server",
     "procps",
