@@ -16,7 +16,6 @@ from tests.demo import inventory, screen
 from tests.demo.steps import STEPS, Step
 from tests.simulator.install import install
 from tests.testbed import Host, Testbed, TestbedError, machine
-from tests.testbed.image import current_image
 
 BIN = Path(sys.executable).parent
 
@@ -40,18 +39,20 @@ def main() -> int:
     except KeyboardInterrupt:
         print("\ndemo: stopped, and the host destroyed", file=sys.stderr)
         return 130
+    except BrokenPipeError:
+        # Who read the output has seen enough, as with `| head`; a second try at exit would complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     conclude(time.monotonic() - begin)
     return 0
 
 
 def announce() -> None:
-    """Say what will take long, the first time only. Raises TestbedError where it is not worth a try."""
+    """Say that packages are missing and will be installed. Raises TestbedError where that is not worth a try."""
     machine.check_privileges()
     packages = machine.missing_packages()
     if packages:
         print(f"Installing {', '.join(packages)} with apt ...", flush=True)
-    if not current_image(machine.cache_folder()).folder.exists():
-        print("Building the image of the test host, once, about a minute ...", flush=True)
 
 
 def introduce(folder: Path, host: Host) -> None:
