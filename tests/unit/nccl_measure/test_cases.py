@@ -13,13 +13,15 @@ SIX = {
 }
 
 
-def test_rounds_alternate_so_that_drift_hits_all_alike() -> None:
-    ordered = cases.rounds([Case("a"), Case("b"), Case("c")], 3)
-    assert [(case.name, case.round) for case in ordered] == [
-        ("a", 1), ("b", 1), ("c", 1),
-        ("c", 2), ("b", 2), ("a", 2),
-        ("a", 3), ("b", 3), ("c", 3),
-    ]  # fmt: skip
+def test_rounds_spread_drift_over_all_cases() -> None:
+    names = [str(number) for number in range(20)]
+    ordered = cases.rounds([Case(name) for name in names], 4)
+    by_round = [[case.name for case in ordered if case.round == number] for number in range(1, 5)]
+    assert all(sorted(found) == sorted(names) for found in by_round)
+    first, second, third, fourth = by_round
+    assert (first, second, fourth) == (names, names[::-1], third[::-1])
+    assert third not in (first, second)
+    assert ordered == cases.rounds([Case(name) for name in names], 4), "a run can be repeated as it was"
 
 
 def test_ablation_leaves_out_each_variable_and_tries_each_alone() -> None:

@@ -56,6 +56,14 @@ def test_the_median_of_rounds_counts_not_the_luckiest() -> None:
     assert (summary.median, summary.low, summary.high, summary.rounds) == (12.0, 10.0, 30.0, 3)
 
 
+def test_a_disturbed_start_does_not_hide_a_difference() -> None:
+    disturbed = Timing("one", 3, "all_reduce", 14336, 10.1, 9.9, 40.0, 1.0, True)
+    calm = [_timing("one", 10.0, 1), _timing("one", 10.2, 2), disturbed, _timing("other", 20.0)]
+    summaries = compare.summarise(calm)
+    first, second = summaries["one", "all_reduce", 14336], summaries["other", "all_reduce", 14336]
+    assert compare.compare(first, second).verdict == "faster"
+
+
 def test_tables_name_sizes_as_people_do() -> None:
     summaries = compare.summarise(
         [_timing("a", 12.34), _timing("b", 6609.4), _timing("a", 2100.0, size=58720256)]

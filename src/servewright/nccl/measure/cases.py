@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 Environment = Mapping[str, str]
@@ -26,6 +27,8 @@ TABLE = "NCCL_TUNER_CONFIG_FILE"
 WORDS = {"all_reduce": "allreduce", "all_gather": "allgather", "reduce_scatter": "reducescatter"}
 """A collective's name in a tuner table."""
 ENDLESS = 2**63 - 1
+NOTHING = "nothing set"
+"""The name of the case without any variable."""
 
 
 @dataclass(frozen=True)
@@ -71,11 +74,18 @@ class Setting:
 
 
 def rounds(cases: Sequence[Case], count: int) -> list[Case]:
-    """Every case once per round, every other round backwards, so that a drift of the host hits all alike."""
+    """Every case once per round, in an order that spreads the host's drift over all of them.
+
+    Rounds come in pairs, the second backwards, which cancels a steady drift. Each further pair is shuffled, always
+    in the same way, because what is measured in the middle stays in the middle when the order is only turned round.
+    """
     ordered: list[Case] = []
     for number in range(1, count + 1):
-        step = 1 if number % 2 else -1
-        ordered += [Case(c.name, c.environment, c.files, number, c.collectives) for c in cases[::step]]
+        pair, backwards = divmod(number - 1, 2)
+        order = random.Random(pair).sample(cases, len(cases)) if pair else list(cases)
+        if backwards:
+            order.reverse()
+        ordered += [replace(case, round=number) for case in order]
     return ordered
 
 
@@ -89,7 +99,7 @@ def ablation(name: str, environment: Environment) -> list[Case]:
 
     Without it shows what it does among the others; alone shows what one of the others may hide.
     """
-    found = [Case(name, environment), Case("nothing set")]
+    found = [Case(name, environment), Case(NOTHING)]
     for variable in environment:
         rest = {key: value for key, value in environment.items() if key != variable}
         found += [

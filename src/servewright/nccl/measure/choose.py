@@ -18,8 +18,8 @@ class NothingToChooseError(ValueError):
     """No candidate was measured, right, at every size."""
 
 
-SHORTLIST = 0.1
-"""Starts of one and the same setting differed by up to this part at small sizes where this was measured."""
+SHORTLIST = 0.05
+"""Starts of one and the same setting differ by about this part at small sizes."""
 
 
 def finalists(

@@ -18,9 +18,10 @@ Key = tuple[str, str, int]
 
 @dataclass(frozen=True)
 class Summary:
-    """Microseconds: the median over rounds of each round's median, and the range of those.
+    """Microseconds: the median over rounds of each round's median, and how far from it times lie.
 
-    A single round has no range of its own, so the 10th and 90th percentile of its repeats stand in.
+    low and high are the range over rounds or a typical round's 10th and 90th percentile, whichever is wider: two or
+    three starts show too little of how starts differ, and one disturbed start must not hide a difference.
     """
 
     median: float
@@ -31,7 +32,7 @@ class Summary:
 
     @property
     def spread(self) -> float:
-        """Half the range as a part of the median."""
+        """Half of low to high as a part of the median."""
         return (self.high - self.low) / 2 / self.median
 
 
@@ -44,11 +45,10 @@ def summarise(timings: Iterable[Timing]) -> dict[Key, Summary]:
 
 def _summary(rows: list[Timing]) -> Summary:
     medians = [row.median for row in rows]
-    single = len(rows) == 1
     return Summary(
         median=statistics.median(medians),
-        low=rows[0].p10 if single else min(medians),
-        high=rows[0].p90 if single else max(medians),
+        low=min(*medians, statistics.median(row.p10 for row in rows)),
+        high=max(*medians, statistics.median(row.p90 for row in rows)),
         rounds=len(rows),
         correct=all(row.correct for row in rows),
     )

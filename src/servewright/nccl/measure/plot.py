@@ -27,7 +27,7 @@ def draw(
     title: str,
     note: str = "",
 ) -> None:
-    """Write an SVG or PNG, as the target's name says. The band around a line is the range over rounds.
+    """Write an SVG or PNG, as the target's name says. The band around a line is from low to high of a Summary.
 
     Raises PlotError.
     """
@@ -72,4 +72,7 @@ def draw(
     axes.legend(frameon=False)
     if note:
         figure.supxlabel(note, fontsize=8, x=0.01, ha="left", color="#555555")
-    figure.savefig(target, dpi=150)
+    # The same record gives the same bytes.
+    metadata = {"Date": None} if target.suffix == ".svg" else None
+    with import_module("matplotlib").rc_context({"svg.hashsalt": "servewright"}):
+        figure.savefig(target, dpi=150, metadata=metadata)

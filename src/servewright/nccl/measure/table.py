@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from .cases import NOTHING, only, without
 from .compare import Key, Summary, cases, compare, sizes
 
 _UNITS = ((1 << 20, "MiB"), (1 << 10, "KiB"))
@@ -39,15 +40,38 @@ def against(summaries: Mapping[Key, Summary], collective: str, base: str) -> str
         reference = summaries.get((base, collective, count))
         cells = [size(count), _cell(reference)]
         for name in names:
-            summary = summaries.get((name, collective, count))
-            if summary is None or reference is None:
-                cells.append("-")
-                continue
-            found = compare(summary, reference)
-            mark = {"same": " =", "wrong": " WRONG"}.get(found.verdict, "")
-            cells.append(f"{found.ratio:.2f}{mark}")
+            cells.append(_ratio(summaries.get((name, collective, count)), reference))
         rows.append(cells)
     return f"{collective}, time against {base} (below 1 is faster; = within the spread)\n{_columns(rows)}"
+
+
+def effects(
+    summaries: Mapping[Key, Summary],
+    collective: str,
+    profile: str,
+    variables: Sequence[str],
+    at: Sequence[int],
+) -> str:
+    """What an ablation says of each variable at the sizes `at`: it alone against nothing, and the rest against all.
+
+    Above 1 under `alone` the variable slows; above 1 under `without` leaving it out slows, so it helps.
+    """
+    rows = [["variable", *(f"{word} {size(count)}" for word in ("alone", "without") for count in at)]]
+    for variable in variables:
+        cells = [variable]
+        for case, base in ((only(variable), NOTHING), (without(profile, variable), profile)):
+            for count in at:
+                one = summaries.get((case, collective, count))
+                cells.append(_ratio(one, summaries.get((base, collective, count))))
+        rows.append(cells)
+    return f"{collective}, time against nothing set, and against {profile}\n{_columns(rows)}"
+
+
+def _ratio(one: Summary | None, base: Summary | None) -> str:
+    if one is None or base is None:
+        return "-"
+    found = compare(one, base)
+    return f"{found.ratio:.2f}" + {"same": " =", "wrong": " WRONG"}.get(found.verdict, "")
 
 
 def _cell(summary: Summary | None) -> str:

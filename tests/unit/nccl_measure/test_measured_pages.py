@@ -1,0 +1,79 @@
+"""The pages of docs/measured show what the records beside them say."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from servewright.nccl.measure import cases, choose, compare, record, table
+
+MEASURED = Path(__file__).parents[3] / "docs" / "measured"
+BLOCK = re.compile(
+    r"<!-- (?P<record>\S+) (?P<what>\w+)(?: (?P<rest>[^>]*))? -->\n```text\n(?P<text>.*?)\n```", re.DOTALL
+)
+
+
+def render(folder: Path, name: str, what: str, rest: str) -> str:
+    """times COLLECTIVE [CASE, ...] | against COLLECTIVE BASE [CASE, ...] | effects PROFILE SIZE ..."""
+    read = record.read((folder / f"{name}.json").read_text(encoding="utf-8"))
+    summaries = compare.summarise(read.timings)
+    if what == "effects":
+        profile, *sizes = rest.split()
+        environment = next(case["environment"] for case in read.raw["cases"] if case["name"] == profile)
+        return table.effects(
+            summaries, "all_reduce", profile, sorted(environment), [int(size) for size in sizes]
+        )
+    collective, _, listed = rest.partition(" ")
+    wanted = [word.strip() for word in listed.split(",") if word.strip()]
+    if wanted:
+        summaries = {key: summary for key, summary in summaries.items() if key[0] in wanted}
+    return (
+        table.times(summaries, collective)
+        if what == "times"
+        else table.against(summaries, collective, wanted[0])
+    )
+
+
+def _blocks() -> list[tuple[Path, re.Match[str]]]:
+    return [
+        (page, block)
+        for page in sorted(MEASURED.glob("*.md"))
+        for block in BLOCK.finditer(page.read_text(encoding="utf-8"))
+    ]
+
+
+def test_there_are_tables_to_check() -> None:
+    assert len(_blocks()) >= 5
+
+
+@pytest.mark.parametrize(
+    ("page", "block"), [pytest.param(p, b, id=f"{p.stem} {b[1]} {b[2]}") for p, b in _blocks()]
+)
+def test_a_table_follows_from_its_record(page: Path, block: re.Match[str]) -> None:
+    shown = render(MEASURED, block["record"], block["what"], block["rest"] or "")
+    assert block["text"] == "\n".join(line.rstrip() for line in shown.splitlines())
+
+
+@pytest.mark.parametrize(
+    "path", sorted(MEASURED.glob("*/*/*.json")), ids=lambda path: f"{path.parent.name}/{path.stem}"
+)
+def test_every_record_is_whole_right_and_names_no_host(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    read = record.read(text)
+    assert read.raw["complete"]
+    assert not read.rehearsal
+    assert read.timings
+    assert all(timing.correct for timing in read.timings)
+    assert not re.search(r"/(home|root|tmp|work)/", text)
+
+
+@pytest.mark.parametrize("path", sorted(MEASURED.glob("*/*/tuned.csv")), ids=lambda path: path.parent.name)
+def test_a_tuned_table_follows_from_its_sweep(path: Path) -> None:
+    read = record.read(path.with_name("sweep.json").read_text(encoding="utf-8"))
+    summaries = compare.summarise(read.timings)
+    candidates = [cases.Setting.read(name) for name in compare.cases(summaries)]
+    again = choose.table(choose.bands(summaries, "all_reduce", candidates), read.ranks)
+    kept = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    assert "".join(kept[1:]) == again
