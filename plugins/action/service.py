@@ -11,9 +11,12 @@ import socket
 import time
 from pathlib import Path
 
+import yaml
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
+
+from ..modules.service import DOCUMENTATION
 
 try:
     from servewright.release.service import declared
@@ -25,18 +28,11 @@ except ImportError as error:
 
 display = Display()
 
-COMMANDS = (
-    "validate",
-    "render",
-    "plan",
-    "deploy",
-    "verify",
-    "status",
-    "history",
-    "rollback",
-    "logs",
-    "follow",
-)
+# The documentation is the one place that states the arguments and their defaults.
+ARGUMENTS = {
+    name: {key: value for key, value in option.items() if key != "description"}
+    for name, option in yaml.safe_load(DOCUMENTATION)["options"].items()
+}
 BAD = ("refused", "rolled_back", "rollback_failed", "busy", "error", "failed")
 FOLLOW_SECONDS = 5.0
 HEARTBEAT_SECONDS = 10.0
@@ -53,18 +49,7 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(
                 f"the Python package servewright is not importable by the Python that runs Ansible ({MISSING})"
             )
-        _checked, arguments = self.validate_argument_spec(
-            argument_spec={
-                "command": {"type": "str", "required": True, "choices": list(COMMANDS)},
-                "only": {"type": "list", "elements": "str", "default": []},
-                "to_release": {"type": "int"},
-                "reason": {"type": "str", "default": ""},
-                "requester": {"type": "str", "default": ""},
-                "lock_wait": {"type": "float", "default": 0},
-                "lines": {"type": "int", "default": 50},
-                "detach": {"type": "bool", "default": False},
-            }
-        )
+        _checked, arguments = self.validate_argument_spec(argument_spec=ARGUMENTS)
         self._host = task_vars["inventory_hostname"]
         # Ansible would write every argument, whole releases, into the host's log.
         self._task_vars = {**task_vars, "ansible_no_target_syslog": True}

@@ -143,7 +143,7 @@ def _paths(listed: str, base: Path) -> Iterator[Path]:
 
 def _expand(path: str, base: Path) -> Path:
     # Not Path.expanduser, which fails on a user that does not exist where Ansible keeps the name as it is.
-    return base / os.path.expanduser(os.path.expandvars(path))
+    return base / os.path.expanduser(os.path.expandvars(path))  # noqa: PTH111
 
 
 def _ansible_cfg() -> Path | None:

@@ -44,8 +44,8 @@ def service(engine: str, environments: dict[str, Any], **changes: Any) -> dict[s
         "nccl": {"profile": "pcie-ll-ring"},
         "verify": {
             "stable": 2,
-            "load_timeout": 300,
-            "stall_timeout": 150,
+            "load_timeout": 600,
+            "stall_timeout": 300,
             "prompts": [{"prompt": "The quick brown", "expect": "(?s)."}],
         },
         "limits": {"stop_timeout": 20},
@@ -60,7 +60,7 @@ def test_a_real_engine_goes_the_whole_way(real_host, inventory, environments, en
         return str(inventory([real_host], variables={"servewright_services": [declared]}))
 
     path = declare()
-    first = servewright("deploy", "-i", path, timeout=400)
+    first = servewright("deploy", "-i", path, timeout=900)
     assert (first.code, first.service()["verdict"]) == (0, "committed"), first.text
     gates = {gate["id"]: gate for gate in first.service()["gates"]}
     assert gates["engine"]["evidence"]["attention_backend"] == OPTIONS[engine]["attention_backend"]
@@ -72,14 +72,14 @@ def test_a_real_engine_goes_the_whole_way(real_host, inventory, environments, en
     )
 
     # A flag that the engine only refuses once it runs.
-    bad = servewright("deploy", "-i", declare(extra_args={"no-such-flag": "1"}), timeout=400)
+    bad = servewright("deploy", "-i", declare(extra_args={"no-such-flag": "1"}), timeout=900)
     assert (bad.code, bad.service()["verdict"]) == (4, "rolled_back"), bad.text
     assert any("no-such-flag" in line for line in bad.service()["log"])
     assert {gate["verdict"] for gate in bad.service()["rollback_gates"]} == {"passed"}
 
-    second = servewright("deploy", "-i", declare(environment={**ENVIRONMENT[engine], "MARK": "2"}), timeout=400)
+    second = servewright("deploy", "-i", declare(environment={**ENVIRONMENT[engine], "MARK": "2"}), timeout=900)
     assert (second.code, second.service()["release"]) == (0, 3), second.text
-    back = servewright("rollback", "-i", path, "tiny", timeout=400)
+    back = servewright("rollback", "-i", path, "tiny", timeout=900)
     assert (back.code, back.service()["release"]) == (0, 1), back.text
     assert "MARK" not in real_host.run("systemctl show tiny -p Environment").stdout
     # What a killed engine left in shared memory is gone after the next start, and what lives is not.

@@ -11,6 +11,7 @@ import pytest
 import testinfra
 import yaml
 
+from tests.hosts import fault_table
 from tests.testbed import Host, Testbed, TestbedError
 
 LookInto = Callable[[Host], "testinfra.host.Host"]
@@ -144,3 +145,15 @@ def pytest_runtest_makereport(
                 journal = str(error)
             report.sections.append((f"journal of {host.name}", journal))
     return report
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fault-table", type=Path, help="write the table of faults and steps of this run to this file")
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Write docs/faults.md from what this run saw (`make faults`)."""
+    path: Path | None = config.getoption("--fault-table")
+    if path is not None:
+        reports = [report for kind in ("passed", "failed") for report in terminalreporter.stats.get(kind, [])]
+        path.write_text(fault_table.markdown([report for report in reports if report.when == "call"]))

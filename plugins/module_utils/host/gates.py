@@ -171,7 +171,7 @@ def answers(run):
                 ),
                 {"asked": asked},
             )
-    return PASSED, "%d prompts answered as expected" % len(asked), {"asked": asked}
+    return PASSED, f"{len(asked)} prompt{'s' if len(asked) != 1 else ''} answered as expected", {"asked": asked}
 
 
 def stable(run):

@@ -19,27 +19,29 @@ class _Model(BaseModel):
 
 
 class Setting(_Model):
-    value: str
-    reason: str = Field(min_length=1)
+    """A variable of a profile."""
+
+    value: str = Field(description="Value of the variable, as text.")
+    reason: str = Field(min_length=1, description="Why it is set.")
 
 
 class Measured(_Model):
     """Whether the profile was measured on the topology it is for, and what is known."""
 
-    status: Literal["yes", "no"] = "no"
-    note: str = ""
+    status: Literal["yes", "no"] = Field("no", description="Whether it was measured.")
+    note: str = Field("", description="What is known.")
 
 
 class Profile(_Model):
     """A named, versioned environment. Users declare their own with the same fields."""
 
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
-    version: int = Field(default=1, ge=1)
-    title: str = ""
-    topology: Literal["pcie", "nvlink", "any"] = "any"
-    settings: dict[str, Setting]
-    measured: Measured = Measured()
-    sources: tuple[str, ...] = ()
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$", description="Name that a service asks for.")
+    version: int = Field(default=1, ge=1, description="Version; raise it with every change.")
+    title: str = Field("", description="What it is for, in a few words.")
+    topology: Literal["pcie", "nvlink", "any"] = Field("any", description="How the GPUs it is for are linked.")
+    settings: dict[str, Setting] = Field(description="The variables, by name.")
+    measured: Measured = Field(Measured(), description="Whether it was measured on that topology.")
+    sources: tuple[str, ...] = Field((), description="Where the values come from.")
 
 
 class Condition(_Model):
