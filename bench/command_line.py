@@ -31,7 +31,10 @@ def main() -> int:
     print(
         record.table(
             ("command", "seconds", "processor seconds", "ratio to Ansible's start"),
-            [(name, str(spread(wall[name])), str(spread(cpu[name])), str(ratio(wall[name], wall[PEER]))) for name in wall],
+            [
+                (name, str(spread(wall[name])), str(spread(cpu[name])), str(ratio(wall[name], wall[PEER])))
+                for name in wall
+            ],
         )
     )
     slowest = max(spread(wall[name]).median for name in OURS)

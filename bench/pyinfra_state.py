@@ -27,7 +27,12 @@ written = files.template(
 )
 changed = environment.will_change or written.will_change
 systemd.service(
-    name="Have it enabled and started", service=unit, enabled=True, running=True, restarted=changed, daemon_reload=changed
+    name="Have it enabled and started",
+    service=unit,
+    enabled=True,
+    running=True,
+    restarted=changed,
+    daemon_reload=changed,
 )
 
 # A fact and not an operation: pyinfra counts every command of an operation as a change.
