@@ -12,6 +12,7 @@ from servewright.cli import (
     follow,
     history,
     logs,
+    nccl,
     plan,
     render,
     rollback,
@@ -35,6 +36,7 @@ app = typer.Typer(
 )
 for module in (validate, render, plan, deploy, verify, status, history, rollback, logs, follow):
     app.command()(with_common(getattr(module, module.__name__.rpartition(".")[2])))
+app.add_typer(nccl.app, name="nccl")
 app.command()(version.version)
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from . import systemd
 from .profiles import Measured, Profile, Setting
+from .sources import Entry
 
 
 def import_profile(
@@ -21,13 +22,18 @@ def import_profile(
     Raises ValueError when the unit sets no NCCL variable, or (from pydantic) when the name cannot be one.
     """
     found = systemd.unit(unit_text, file, environment_files)
+    return profile_of(found.entries, name, file, found.files)
+
+
+def profile_of(entries: Iterable[Entry], name: str, file: str, unread: Sequence[str] = ()) -> Profile:
+    """The same from variables that were read already; unread are files of theirs that could not be."""
     settings = {
         entry.name: Setting(value=entry.value, reason=f"taken from {entry.origin}")
-        for entry in found.entries
+        for entry in entries
         if entry.name.startswith("NCCL_")
     }
     if not settings:
-        unread = f"; not read: {', '.join(found.files)}" if found.files else ""
-        raise ValueError(f"{file} sets no NCCL variable{unread}")
+        missing = f"; not read: {', '.join(unread)}" if unread else ""
+        raise ValueError(f"{file} sets no NCCL variable{missing}")
     note = f"Taken from {file}; why each setting is there is not known."
     return Profile(name=name, title=f"Settings of {file}", settings=settings, measured=Measured(note=note))

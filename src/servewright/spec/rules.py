@@ -20,7 +20,9 @@ _DERIVED = {
 }
 
 
-def check(services: Mapping[int, Service], host: Host | None, profiles: Sequence[Profile]) -> list[Problem]:
+def check(
+    services: Mapping[int, Service], host: Host | None, profiles: Sequence[Profile], nccl_errors: bool = True
+) -> list[Problem]:
     """Problems of valid services, by their index in the declaration; `host` None means: not known here."""
     found: list[Problem] = []
     for index, service in services.items():

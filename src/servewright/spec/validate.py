@@ -20,11 +20,16 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def services(
-    data: Any, positions: Positions | None = None, host: Host | None = None, profiles: Sequence[Profile] = ()
+    data: Any,
+    positions: Positions | None = None,
+    host: Host | None = None,
+    profiles: Sequence[Profile] = (),
+    nccl_errors: bool = True,
 ) -> list[Service]:
     """The services of one host.
 
-    `data` is the value of `servewright_services`: a list of mappings. Raises InvalidError with all problems.
+    `data` is the value of `servewright_services`: a list of mappings. Raises InvalidError with all problems; without
+    `nccl_errors` those are left out that the NCCL linter finds, for a caller that shows them itself.
     """
     problems: list[Problem] = []
     valid: dict[int, Service] = {}
@@ -37,7 +42,7 @@ def services(
             problems += found
         else:
             valid[index] = found
-    problems += rules.check(valid, host, profiles)
+    problems += rules.check(valid, host, profiles, nccl_errors)
     if problems:
         raise InvalidError(problem.located(positions or {}) for problem in problems)
     return list(valid.values())

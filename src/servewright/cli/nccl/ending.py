@@ -1,0 +1,62 @@
+"""How these commands end: the exit code, and an error as one line instead of a traceback."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from servewright.cli.options import Invocation
+
+Inventory = Annotated[
+    list[str] | None,
+    typer.Option("-i", "--inventory", metavar="PATH", help="Inventory; without it ./inventory if that exists."),
+]
+Services = Annotated[
+    list[str] | None, typer.Argument(metavar="SERVICE", help="Only these services.", show_default=False)
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+DONE, ERROR, REFUSED = 0, 1, 3
+
+
+def ending(function: Callable[..., int]) -> Callable[..., None]:
+    """Make a command of a function that takes a typer.Context first and returns its exit code."""
+
+    @functools.wraps(function)
+    def command(context: typer.Context, **values: Any) -> None:
+        invocation: Invocation = context.obj
+        try:
+            invocation.code = function(context, **values)
+        except (OSError, ValueError) as error:
+            invocation.code = REFUSED if hasattr(error, "problems") else ERROR
+            for line in _lines(error):
+                print(f"error: {line}", file=sys.stderr)
+
+    return command
+
+
+def _lines(error: Exception) -> list[str]:
+    if hasattr(error, "problems"):  # InvalidError
+        return [place(str(problem)) for problem in error.problems]
+    if isinstance(error, OSError) and error.filename is not None:
+        return [f"cannot read {error.filename}: {error.strerror}"]
+    if hasattr(error, "errors"):  # pydantic's ValidationError
+        return [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()]
+    return str(error).splitlines() or [type(error).__name__]
+
+
+def place(path: str) -> str:
+    """A path as short as it is from here: relative to the working directory when it lies below."""
+    return path.removeprefix(f"{Path.cwd()}{os.sep}")
+
+
+def document(content: Any) -> None:
+    """Print a JSON document."""
+    print(json.dumps(content, indent=2))
