@@ -23,7 +23,7 @@ test: root lint molecule ## lint, then every test that needs no real engine
 	@$(BIN)/python -m pytest --numprocesses 3 --dist loadfile tests/unit tests/packaging tests/hosts
 
 faults: root $(READY) ## inject every fault at every step, and write docs/faults.md from the run
-	@$(BIN)/python -m pytest --fault-table docs/faults.md $(wildcard tests/hosts/test_faults*.py) tests/hosts/test_trouble.py
+	@$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --fault-table docs/faults.md $(wildcard tests/hosts/test_faults*.py) tests/hosts/test_trouble.py
 
 test-engines: root $(READY) ## deploy real SGLang and vLLM with tiny models on CPU
 	@$(BIN)/python -m pytest tests/engines
