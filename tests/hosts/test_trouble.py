@@ -208,3 +208,18 @@ def test_what_was_edited_by_hand_is_named_and_not_guessed_at(library, damage):
     finally:
         library.host.run(f"cp /root/whole {path}")
     check(library, small())
+
+
+def test_a_drop_in_is_named_and_what_it_changes_fails_the_gates(library):
+    folder = "/etc/systemd/system/kimi.service.d"
+    drop_in = r"printf '[Service]\nEnvironment=ADDED=1\n'"
+    library.host.run(f"mkdir {folder}; {drop_in} > {folder}/zz-old.conf; systemctl daemon-reload")
+    (begun,) = library.begin(small({"TEST_MARK": "drop-in"}))
+    (named,) = [entry for entry in begun["checks"] if entry["id"] == "drop_ins"]
+    assert (named["severity"], named["passed"]) == ("warning", False)
+    assert f"{folder}/zz-old.conf changes the unit" in named["message"]
+    result = library.settle(begun)
+    library.host.run(f"rm -r {folder}; systemctl daemon-reload")
+    assert "environment.ADDED of the running process" in result["message"]
+    assert result["verdict"] == "rollback_failed"  # it breaks the old release just the same
+    assert library.deploy(small())["verdict"] == "committed"

@@ -20,15 +20,14 @@ def checks(release, displaced=()):
     """
     freed = {paths.unit_name(service) for service in (release["service"], *displaced)}
     results = []
-    for name, check in CHECKS:
+    for name, severity, check in CHECKS:
         try:
             found = check(release, freed) if check in (port, claim) else check(release)
         except HostError as error:
             found = [(str(error), "")]
-        if not found:
-            results.append(_result(name, FATAL, True, "", ""))
-        for message, repair in found:
-            results.append(_result(name, FATAL, False, message, repair))
+        results += [_result(name, severity, False, message, repair) for message, repair in found] or [
+            _result(name, severity, True, "", "")
+        ]
     return results
 
 
@@ -196,14 +195,21 @@ def intact(release):
     return []
 
 
+def drop_ins(release):
+    """No drop-in changes the unit behind its release's back; systemd merges them from every folder."""
+    found = systemd.show(paths.unit_name(release["service"]))["DropInPaths"].split()
+    return [(f"{path} changes the unit", "declare what it does and remove it; gates see its effect") for path in found]
+
+
 CHECKS = (
-    ("unit_name", unit_is_ours),
-    ("engine", engine),
-    ("model", model),
-    ("port", port),
-    ("gpus", claim),
-    ("unit", unit_text),
-    ("restart_limit", limiter),
-    ("space", space),
-    ("intact", intact),
+    ("unit_name", FATAL, unit_is_ours),
+    ("drop_ins", WARNING, drop_ins),
+    ("engine", FATAL, engine),
+    ("model", FATAL, model),
+    ("port", FATAL, port),
+    ("gpus", FATAL, claim),
+    ("unit", FATAL, unit_text),
+    ("restart_limit", FATAL, limiter),
+    ("space", FATAL, space),
+    ("intact", FATAL, intact),
 )

@@ -1,0 +1,57 @@
+"""Parts of the transaction that no test host can be brought to do."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from ansible_collections.servewright.llm.plugins.module_utils.host import journal, ready, releases, systemd, transaction
+from ansible_collections.servewright.llm.plugins.module_utils.host.errors import StepError
+from tests.unit.host.test_releases import rendered
+
+
+@pytest.fixture
+def commands(monkeypatch):
+    """Every program that would have been run; systemd answers that the unit is active."""
+    ran = []
+    shown = {"LoadState": "loaded", "ActiveState": "active", "ControlGroup": "/x", "InvocationID": "i", "MainPID": 1}
+    monkeypatch.setattr(systemd, "run", lambda argv, **options: ran.append(argv))
+    monkeypatch.setattr(systemd, "show", lambda unit: shown)
+    monkeypatch.setattr(systemd, "log", lambda *arguments: [])
+    return ran
+
+
+def test_nothing_is_started_on_top_of_processes_that_outlive_sigkill(root, commands, monkeypatch):
+    """A process in uninterruptible sleep holds the GPUs until a reboot."""
+    for number in (1, 2):
+        releases.stage(rendered(description=str(number)), "")
+    releases.commit("tiny", 1, 1)
+    monkeypatch.setattr(systemd, "pids", lambda group: [1])
+    monkeypatch.setattr(transaction.time, "sleep", lambda seconds: None)
+    clock = itertools.count()
+    monkeypatch.setattr(transaction.time, "monotonic", lambda: next(clock))
+    facts = {"release": 2, "previous": 1, "restart": True, "displaces": [], "command": "deploy", "requester": "t"}
+    transaction.transact("tiny", transaction.begin("tiny", **facts))
+    last = journal.latest("tiny").steps()[-1]
+    assert last["step"] == "rollback_failed"
+    assert "the host needs a reboot; nothing was started" in last["message"]
+    assert not any("start" in argv for argv in commands)
+    assert releases.committed("tiny")["release"] == 1
+
+
+def test_a_jump_of_the_clock_neither_fails_nor_prolongs_a_load(root, commands, monkeypatch):
+    """Waiting is on the monotonic clock; the wall clock may jump by a day in either direction."""
+    release = rendered(verify={"load_timeout": 50, "stall_timeout": 50})
+    releases.stage(release, "")
+    seconds, wall = itertools.count(), itertools.cycle([86400.0, -86400.0])
+    monkeypatch.setattr(ready.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(ready.time, "monotonic", lambda: next(seconds))
+    monkeypatch.setattr(ready.time, "time", lambda: next(wall))
+    monkeypatch.setattr(systemd, "pids", lambda group: [])
+    answers = iter([False] * 5 + [True])
+    monkeypatch.setattr(ready, "_serves", lambda *arguments: next(answers))
+    assert ready.wait(release, 1) < 50
+    monkeypatch.setattr(ready, "_serves", lambda *arguments: False)
+    with pytest.raises(StepError, match=r"loading has stalled|not ready after"):
+        ready.wait(release, 1)
