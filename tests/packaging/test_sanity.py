@@ -9,7 +9,5 @@ from tests.packaging.conftest import ROOT
 
 
 def test_ansible_test_sanity() -> None:
-    done = subprocess.run(
-        [sys.executable, ROOT / "dev" / "sanity.py"], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, ROOT / "dev" / "sanity.py"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

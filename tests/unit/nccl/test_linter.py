@@ -266,9 +266,7 @@ def test_spaces_around_the_sign_in_a_file_are_reported() -> None:
     st.sampled_from(["2.18.1", "2.24.3", "2.28.9", "2.31.2", None]),
     st.sampled_from(["vllm", "sglang", None]),
 )
-def test_any_environment_is_linted(
-    environment: dict[str, str], interconnect: Any, nccl: Any, engine: Any
-) -> None:
+def test_any_environment_is_linted(environment: dict[str, str], interconnect: Any, nccl: Any, engine: Any) -> None:
     facts = Facts(interconnect=interconnect, nccl_version=nccl, engine=engine, tensor_parallel=2, nodes=1)
     for finding in linter.lint(environment, facts):
         assert finding.message

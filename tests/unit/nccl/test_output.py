@@ -60,9 +60,7 @@ SARIF: dict[str, Any] = {
                                                 "properties": {
                                                     "artifactLocation": {"required": ["uri"]},
                                                     "region": {
-                                                        "properties": {
-                                                            "startLine": {"type": "integer", "minimum": 1}
-                                                        }
+                                                        "properties": {"startLine": {"type": "integer", "minimum": 1}}
                                                     },
                                                 },
                                             }

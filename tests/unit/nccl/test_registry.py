@@ -44,9 +44,7 @@ def test_overrides_name_known_variables(override: registry.Override) -> None:
         ((2, 22, 3), "NCCL_P2P_LEVEL", "default", "SYS on AMD processors, PXB on Intel and Arm"),
     ],
 )
-def test_a_version_has_its_own_rules(
-    nccl: tuple[int, int, int], name: str, field: str, expected: object
-) -> None:
+def test_a_version_has_its_own_rules(nccl: tuple[int, int, int], name: str, field: str, expected: object) -> None:
     assert getattr(VARIABLES[name].at(nccl), field) == expected
 
 

@@ -145,9 +145,7 @@ def test_environment_file_agrees_with_systemd(tmp_path: Path, parts: list[str]) 
 
 
 @needs_systemd
-@given(
-    st.lists(st.sampled_from(["a", "b", "=", " ", "\t", '"', "'", "\\", "\\n", "\\s", "\\x41", "\\101", "x"]))
-)
+@given(st.lists(st.sampled_from(["a", "b", "=", " ", "\t", '"', "'", "\\", "\\n", "\\s", "\\x41", "\\101", "x"])))
 def test_words_agree_with_systemd(parts: list[str]) -> None:
     text = "".join(parts)
     expected = _systemd_words(text)

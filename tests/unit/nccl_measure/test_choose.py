@@ -13,9 +13,7 @@ LL, SIMPLE, TREE = Setting("Ring", "LL"), Setting("Ring", "Simple", 16), Setting
 SIZES = (16 * KIB, 64 * KIB, MIB, 64 * MIB)
 
 
-def _summaries(
-    times: dict[str, tuple[float, ...]], wrong: tuple[str, ...] = ()
-) -> dict[compare.Key, Summary]:
+def _summaries(times: dict[str, tuple[float, ...]], wrong: tuple[str, ...] = ()) -> dict[compare.Key, Summary]:
     return {
         (case, "all_reduce", size): Summary(time, time, time, 1, case not in wrong)
         for case, row in times.items()
@@ -117,9 +115,7 @@ def test_weights_that_weigh_nothing(decode: float, prefill: float) -> None:
 
 def test_the_tuned_profile_can_be_declared() -> None:
     wide = cases.widened({"NCCL_P2P_LEVEL": "SYS"}, 32, ("LL", "Simple"))
-    found = Profile.model_validate(
-        profile.tuned("tuned-here", "pcie", wide, "measured", "/lib/t.so", "/etc/t.csv")
-    )
+    found = Profile.model_validate(profile.tuned("tuned-here", "pcie", wide, "measured", "/lib/t.so", "/etc/t.csv"))
     assert {variable: setting.value for variable, setting in found.settings.items()} == {
         "NCCL_P2P_LEVEL": "SYS",
         "NCCL_MIN_CTAS": "32",

@@ -65,9 +65,7 @@ def test_a_disturbed_start_does_not_hide_a_difference() -> None:
 
 
 def test_tables_name_sizes_as_people_do() -> None:
-    summaries = compare.summarise(
-        [_timing("a", 12.34), _timing("b", 6609.4), _timing("a", 2100.0, size=58720256)]
-    )
+    summaries = compare.summarise([_timing("a", 12.34), _timing("b", 6609.4), _timing("a", 2100.0, size=58720256)])
     lines = table.times(summaries, "all_reduce").splitlines()
     assert lines[1].split() == ["size", "a", "b"]
     assert lines[2].split() == ["14", "KiB", "12.3", "±2%", "6609", "±2%"]

@@ -22,18 +22,12 @@ def render(folder: Path, name: str, what: str, rest: str) -> str:
     if what == "effects":
         profile, *sizes = rest.split()
         environment = next(case["environment"] for case in read.raw["cases"] if case["name"] == profile)
-        return table.effects(
-            summaries, "all_reduce", profile, sorted(environment), [int(size) for size in sizes]
-        )
+        return table.effects(summaries, "all_reduce", profile, sorted(environment), [int(size) for size in sizes])
     collective, _, listed = rest.partition(" ")
     wanted = [word.strip() for word in listed.split(",") if word.strip()]
     if wanted:
         summaries = {key: summary for key, summary in summaries.items() if key[0] in wanted}
-    return (
-        table.times(summaries, collective)
-        if what == "times"
-        else table.against(summaries, collective, wanted[0])
-    )
+    return table.times(summaries, collective) if what == "times" else table.against(summaries, collective, wanted[0])
 
 
 def _blocks() -> list[tuple[Path, re.Match[str]]]:
@@ -48,9 +42,7 @@ def test_there_are_tables_to_check() -> None:
     assert len(_blocks()) >= 5
 
 
-@pytest.mark.parametrize(
-    ("page", "block"), [pytest.param(p, b, id=f"{p.stem} {b[1]} {b[2]}") for p, b in _blocks()]
-)
+@pytest.mark.parametrize(("page", "block"), [pytest.param(p, b, id=f"{p.stem} {b[1]} {b[2]}") for p, b in _blocks()])
 def test_a_table_follows_from_its_record(page: Path, block: re.Match[str]) -> None:
     shown = render(MEASURED, block["record"], block["what"], block["rest"] or "")
     assert block["text"] == "\n".join(line.rstrip() for line in shown.splitlines())

@@ -38,17 +38,13 @@ class Tuner:
     def __init__(self, library: ctypes.CDLL, version: int) -> None:
         functions = (ctypes.c_void_p * 4).in_dll(library, f"ncclTunerPlugin_v{version}")
         self.version, self.said, self.context = version, [], ctypes.c_void_p()
-        self._log = LOGGER(
-            lambda level, _subsystems, _file, _line, text: self.said.append((level, text.decode()))
-        )
+        self._log = LOGGER(lambda level, _subsystems, _file, _line, text: self.said.append((level, text.decode())))
         pointer, size = ctypes.c_void_p, ctypes.c_size_t
         common = [pointer, ctypes.c_int, size, ctypes.c_int, pointer, ctypes.c_int, ctypes.c_int]
         registered = [] if version == 3 else [ctypes.c_int]
         self._get = ctypes.CFUNCTYPE(ctypes.c_int, *common, *registered, pointer)(functions[2])
         if version == 5:
-            start = ctypes.CFUNCTYPE(
-                ctypes.c_int, pointer, ctypes.c_uint64, size, size, LOGGER, pointer, pointer
-            )
+            start = ctypes.CFUNCTYPE(ctypes.c_int, pointer, ctypes.c_uint64, size, size, LOGGER, pointer, pointer)
             status = start(functions[1])(ctypes.addressof(self.context), 1, 2, 1, self._log, None, None)
         else:
             start = ctypes.CFUNCTYPE(ctypes.c_int, size, size, LOGGER, pointer)
@@ -88,9 +84,7 @@ class Tuner:
         assert self._stop(self.context) == 0
 
 
-def _tuner(
-    library: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str, version: int = 5
-) -> Tuner:
+def _tuner(library: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str, version: int = 5) -> Tuner:
     path = tmp_path / "table.csv"
     path.write_text(text, encoding="utf-8")
     monkeypatch.setenv("NCCL_TUNER_CONFIG_FILE", str(path))

@@ -60,9 +60,7 @@ class Tensor:
         return sum(sum(row) for row in self.data)
 
     def __ne__(self, other):
-        return Tensor(
-            [[a != b for a, b in zip(x, y, strict=True)] for x, y in zip(self.data, other.data, strict=True)]
-        )
+        return Tensor([[a != b for a, b in zip(x, y, strict=True)] for x, y in zip(self.data, other.data, strict=True)])
 
     __hash__ = None
 
