@@ -45,14 +45,15 @@ def _without_ansible(paths: list[Path]) -> RunResult | None:
     declarations, hosts, own = (found[name] for name in names)
     if not declarations:
         return None
+    of_profiles: Positions = {}
     try:
-        profiles = [profile for value, places in own for profile in spec.profiles(value, places)]
+        profiles, of_profiles = spec.all_profiles(own)
         host = spec.host(*hosts[0]) if len(hosts) == 1 else None
     except InvalidError as error:
         problems, profiles, host = list(error.problems), [], None
     for value, places in declarations:
         try:
-            valid += [service.name for service in spec.services(value, places, host, profiles)]
+            valid += [service.name for service in spec.services(value, {**of_profiles, **places}, host, profiles)]
         except InvalidError as error:
             problems += error.problems
     return RunResult("validate", problems=[problem.as_dict() for problem in problems], services=valid)

@@ -6,8 +6,9 @@ The knowledge is in variables/*.yml.
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, field_validator
 
@@ -16,6 +17,8 @@ from .version import Version
 
 LATEST: Version = (2, 32, 3)
 """The newest NCCL whose variables are in the table."""
+OLDEST: Version = (2, 18, 1)
+"""The oldest NCCL whose variables are in the table."""
 GUIDE: Version = (2, 30, 7)
 """The version of the guide and the source that the table cites; an unknown version is judged as this one."""
 
@@ -131,30 +134,51 @@ class Override(_Model):
     until: str | None = None
 
 
-class _Table(_Model):
-    variables: dict[str, Variable]
+class _Variables(Mapping[str, Variable]):
+    """The table by name. An entry is validated when it is asked for: a command looks at a few of hundreds."""
+
+    def __init__(self, rows: dict[str, dict[str, Any]]) -> None:
+        self._rows = rows
+        self._valid: dict[str, Variable] = {}
+
+    def __getitem__(self, name: str) -> Variable:
+        if name not in self._valid:
+            self._valid[name] = Variable.model_validate(self._rows[name])
+        return self._valid[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._rows
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+
+class _Table(NamedTuple):
+    variables: _Variables
     overrides: tuple[Override, ...]
     foreign: tuple[str, ...]
 
 
 @lru_cache(maxsize=1)
 def _table() -> _Table:
-    variables: dict[str, Variable] = {}
+    rows: dict[str, dict[str, Any]] = {}
     overrides: list[Override] = []
     foreign: list[str] = []
     for name in data.names("variables"):
         page = data.load(name)
         for row in page["variables"]:
-            variable = Variable.model_validate({**page["defaults"], **row})
-            if variable.name in variables:
-                raise ValueError(f"{name}: {variable.name} is declared twice")
-            variables[variable.name] = variable
+            if row["name"] in rows:
+                raise ValueError(f"{name}: {row['name']} is declared twice")
+            rows[row["name"]] = {**page["defaults"], **row}
         overrides += [Override.model_validate(row) for row in page.get("overrides", ())]
         foreign += page.get("foreign", ())
-    return _Table(variables=variables, overrides=tuple(overrides), foreign=tuple(foreign))
+    return _Table(_Variables(rows), tuple(overrides), tuple(foreign))
 
 
-def variables() -> dict[str, Variable]:
+def variables() -> Mapping[str, Variable]:
     return _table().variables
 
 

@@ -12,7 +12,7 @@ from servewright.spec.host import Host
 from servewright.spec.problems import Path
 from servewright.spec.service import Service
 
-PROFILES = "servewright_nccl_profiles"
+PROFILES_VARIABLE = "servewright_nccl_profiles"
 
 
 class Setting(NamedTuple):
@@ -51,7 +51,7 @@ def settings(service: Service, path: Path, host: Host | None, own: Sequence[Prof
     declared = service.nccl.environment
     rows = resolve(service.nccl.profile, own, declared, facts(service, host))
     places = {
-        variable: (PROFILES, index, "settings", variable)
+        variable: (PROFILES_VARIABLE, index, "settings", variable)
         for index, profile in enumerate(own)
         if profile.name == service.nccl.profile
         for variable in profile.settings

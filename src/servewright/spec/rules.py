@@ -8,6 +8,7 @@ from itertools import combinations
 
 from servewright.engines import ENGINES
 from servewright.nccl.profiles import AUTO, Profile, built_in
+from servewright.spec import nccl
 from servewright.spec.host import Host
 from servewright.spec.problems import Path, Problem, nearest
 from servewright.spec.service import Service, user_of
@@ -30,7 +31,10 @@ def check(
         for rule in (_gpus, _flags, _environment, _timings, _prompts, _user):
             found += rule(service, path)
         found += _claim(service, path, host)
-        found += _profile(service, path, profiles)
+        unknown = list(_profile(service, path, profiles))
+        found += unknown
+        if nccl_errors and not unknown:
+            found += _nccl(service, path, host, profiles)
     for (one, first), (two, second) in combinations(services.items(), 2):
         found += _pair(first, second, ("servewright_services", two), one)
     return found
@@ -152,6 +156,40 @@ def _profile(service: Service, path: Path, profiles: Sequence[Profile]) -> Itera
     known = {AUTO, *built_in(), *(profile.name for profile in profiles)}
     if name is not None and name not in known:
         yield Problem((*path, "nccl", "profile"), f"unknown NCCL profile {name!r}", name, nearest(name, known))
+
+
+def _nccl(service: Service, path: Path, host: Host | None, profiles: Sequence[Profile]) -> Iterator[Problem]:
+    """Errors of the NCCL linter that hold whatever NCCL the engine brings, since that is known on the host only."""
+    # Not at the top: most that import these rules never get here.
+    from servewright.nccl import registry
+    from servewright.nccl.linter import lint
+
+    try:
+        settings = nccl.settings(service, path, host, profiles)
+    except ValueError as error:
+        yield Problem((*path, "nccl", "profile"), str(error), service.nccl.profile)
+        return
+    environment = {setting.row.variable: setting.row.value for setting in settings}
+    places = {setting.row.variable: setting.path for setting in settings}
+    facts = nccl.facts(service, host)
+    errors = [
+        [
+            finding
+            for finding in lint(environment, facts.model_copy(update={"nccl_version": at}))
+            if finding.severity == "error"
+        ]
+        for at in (registry.OLDEST, registry.GUIDE)
+    ]
+    old = {(finding.id, finding.variable) for finding in errors[0]}
+    for finding in errors[1]:
+        if (finding.id, finding.variable) in old:
+            what = f"{finding.variable}={finding.value}: " if finding.variable else ""
+            yield Problem(
+                places[finding.variable] if finding.variable else path,
+                f"{finding.id}: {what}{finding.message}",
+                finding.value,
+                finding.suggestion,
+            )
 
 
 def _pair(first: Service, second: Service, path: Path, one: int) -> Iterator[Problem]:

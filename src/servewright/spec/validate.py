@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -10,12 +10,12 @@ from pydantic import BaseModel, ValidationError
 from servewright.nccl.profiles import Profile
 from servewright.spec import rules
 from servewright.spec.host import Host
+from servewright.spec.nccl import PROFILES_VARIABLE as PROFILES_VARIABLE
 from servewright.spec.problems import InvalidError, Path, Positions, Problem, nearest
 from servewright.spec.service import SERVICES, Service
 
 SERVICES_VARIABLE = "servewright_services"
 HOST_VARIABLE = "servewright_host"
-PROFILES_VARIABLE = "servewright_nccl_profiles"
 M = TypeVar("M", bound=BaseModel)
 
 
@@ -56,6 +56,21 @@ def host(data: Any, positions: Positions | None = None) -> Host:
 def profiles(data: Any, positions: Positions | None = None) -> list[Profile]:
     """NCCL profiles of the inventory (`servewright_nccl_profiles`). Raises InvalidError."""
     return [_valid(Profile, item, (PROFILES_VARIABLE, index), positions) for index, item in enumerate(data or [])]
+
+
+def all_profiles(definitions: Iterable[tuple[Any, Positions]]) -> tuple[list[Profile], dict[Path, tuple[str, int]]]:
+    """Profiles of several definitions of the variable as one list, and the positions in that list.
+
+    Raises InvalidError.
+    """
+    found: list[Profile] = []
+    places: dict[Path, tuple[str, int]] = {}
+    for data, positions in definitions:
+        for (_, *rest), at in positions.items():
+            index = [int(rest[0]) + len(found), *rest[1:]] if rest else []
+            places[(PROFILES_VARIABLE, *index)] = at
+        found += profiles(data, positions)
+    return found, places
 
 
 def _valid(model: type[M], data: Any, path: Path, positions: Positions | None) -> M:

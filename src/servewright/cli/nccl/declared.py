@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from servewright.nccl.facts import Facts
     from servewright.nccl.profiles import Profile, Resolved
     from servewright.nccl.sources import Location
+    from servewright.spec.problems import Path as Key
     from servewright.spec.problems import Positions
     from servewright.spec.service import Service
 
@@ -35,7 +36,6 @@ def services(inventories: list[str] | None, only: Sequence[str]) -> list[Declare
 
     Raises InvalidError for what is not valid, ValueError for what cannot be read, FileNotFoundError for no inventory.
     """
-    from servewright.nccl.sources import Location
     from servewright.spec import nccl, validate
 
     names = (validate.SERVICES_VARIABLE, validate.HOST_VARIABLE, validate.PROFILES_VARIABLE)
@@ -43,24 +43,24 @@ def services(inventories: list[str] | None, only: Sequence[str]) -> list[Declare
     declarations, hosts, _ = (found[name] for name in names)
     if not declarations:
         raise ValueError(f"the inventory does not define {validate.SERVICES_VARIABLE}")
-    own = _profiles(found[validate.PROFILES_VARIABLE])
-    shapes = [profile for profile, _ in own]
+    own, of_profiles = validate.all_profiles(found[validate.PROFILES_VARIABLE])
     # As `validate` has it: which host a file is for is known to Ansible only, so more than one tells nothing.
     host = validate.host(*hosts[0]) if len(hosts) == 1 else None
     result = []
-    for value, positions in declarations:
-        valid = validate.services(value, positions, host, shapes, nccl_errors=False)
+    for value, of_services in declarations:
+        positions = {**of_profiles, **of_services}
+        valid = validate.services(value, positions, host, own, nccl_errors=False)
         for index, service in enumerate(valid):
             path = (validate.SERVICES_VARIABLE, index)
-            settings = nccl.settings(service, path, host, shapes)
-            places = {setting.row.variable: _location(setting.path, positions, own) for setting in settings}
+            settings = nccl.settings(service, path, host, own)
+            places = {setting.row.variable: _location(setting.path, positions) for setting in settings}
             result.append(
                 Declared(
                     service,
                     nccl.facts(service, host),
                     [setting.row for setting in settings],
                     {name: at for name, at in places.items() if at is not None},
-                    Location(place(positions[path][0]), positions[path][1]) if path in positions else None,
+                    _location(path, positions),
                 )
             )
     known = {declared.service.name for declared in result}
@@ -75,7 +75,7 @@ def profiles(inventories: list[str] | None) -> list[Profile]:
     from servewright.spec import validate
 
     found = _definitions(inventories, (validate.PROFILES_VARIABLE,))
-    return [profile for profile, _ in _profiles(found[validate.PROFILES_VARIABLE])]
+    return validate.all_profiles(found[validate.PROFILES_VARIABLE])[0]
 
 
 def _definitions(inventories: list[str] | None, names: Sequence[str]) -> dict[str, list[Definition]]:
@@ -96,24 +96,9 @@ def _definitions(inventories: list[str] | None, names: Sequence[str]) -> dict[st
     return found
 
 
-def _profiles(definitions: list[Definition]) -> list[tuple[Profile, Positions]]:
-    """Each profile with the positions of its definition."""
-    from servewright.spec import validate
-
-    return [(profile, places) for value, places in definitions for profile in validate.profiles(value, places)]
-
-
-def _location(
-    path: tuple[str | int, ...], positions: Positions, own: Sequence[tuple[Profile, Positions]]
-) -> Location | None:
+def _location(path: Key, positions: Positions) -> Location | None:
+    """Where a key stands, or the nearest one around it."""
     from servewright.nccl.sources import Location
-    from servewright.spec.nccl import PROFILES
 
-    if path[0] == PROFILES:
-        # The index counts over all definitions, and positions over one.
-        number = int(path[1])
-        positions = own[number][1]
-        first = next(index for index, (_, places) in enumerate(own) if places is positions)
-        path = (PROFILES, number - first, *path[2:])
     at = next((positions[path[:end]] for end in range(len(path), 0, -1) if path[:end] in positions), None)
     return Location(place(at[0]), at[1]) if at else None
