@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from servewright import __version__
+from servewright.nccl import registry
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -20,9 +21,15 @@ def galaxy(current: str) -> str:
     return re.sub(r"^version: .*$", f"version: {__version__}", current, flags=re.MULTILINE)
 
 
+def variables(_: str) -> str:
+    """The table of NCCL variables in a form that is read quickly."""
+    return registry.compiled()
+
+
 # A function takes what the file holds now, and returns what it should hold.
 GENERATED: dict[str, Callable[[str], str]] = {
     "galaxy.yml": galaxy,
+    "src/servewright/nccl/variables.json": variables,
 }
 
 

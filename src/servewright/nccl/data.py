@@ -1,7 +1,8 @@
-"""Reads the package's YAML tables."""
+"""Reads the package's tables."""
 
 from __future__ import annotations
 
+import json
 from importlib import resources
 from typing import Any
 
@@ -15,6 +16,11 @@ def load(name: str) -> Any:
     """The content of one table, by its path below this package."""
     text = resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
     return yaml.load(text, Loader=_Loader)
+
+
+def compiled(name: str) -> Any:
+    """The content of a JSON file that was made of tables."""
+    return json.loads(resources.files(__package__).joinpath(name).read_text(encoding="utf-8"))
 
 
 def names(folder: str) -> list[str]:

@@ -1,11 +1,12 @@
 """The table of variables: what each means, accepts and affects, by NCCL version.
 
-The knowledge is in variables/*.yml.
+The knowledge is in variables/*.yml; `make generate` writes variables.json of it.
 """
 
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
@@ -164,8 +165,18 @@ class _Table(NamedTuple):
 
 @lru_cache(maxsize=1)
 def _table() -> _Table:
+    page = data.compiled("variables.json")
+    overrides = tuple(Override.model_validate(row) for row in page["overrides"])
+    return _Table(_Variables(page["variables"]), overrides, tuple(page["foreign"]))
+
+
+def compiled() -> str:
+    """The pages of variables/ as one JSON document, a line for each entry.
+
+    Commands read this one, because reading YAML takes them far longer. Raises ValueError for a name that stands twice.
+    """
     rows: dict[str, dict[str, Any]] = {}
-    overrides: list[Override] = []
+    overrides: list[dict[str, Any]] = []
     foreign: list[str] = []
     for name in data.names("variables"):
         page = data.load(name)
@@ -173,9 +184,11 @@ def _table() -> _Table:
             if row["name"] in rows:
                 raise ValueError(f"{name}: {row['name']} is declared twice")
             rows[row["name"]] = {**page["defaults"], **row}
-        overrides += [Override.model_validate(row) for row in page.get("overrides", ())]
+        overrides += page.get("overrides", ())
         foreign += page.get("foreign", ())
-    return _Table(_Variables(rows), tuple(overrides), tuple(foreign))
+    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(row)}" for name, row in rows.items())
+    rest = ",\n".join(json.dumps(row) for row in overrides)
+    return f'{{"variables": {{\n{lines}\n}},\n"overrides": [\n{rest}\n],\n"foreign": {json.dumps(foreign)}}}\n'
 
 
 def variables() -> Mapping[str, Variable]:
