@@ -24,10 +24,10 @@ def test_a_secret_is_seen_by_the_engine_alone(engine_host, inventory, tmp_path):
     )
     path = inventory([host], variables={"servewright_services": [declared], "vault_key": CANARY + "-var"})
     command = [BIN / "ansible-runner", "run", ROOT, "-p", "playbooks/deploy.yml", "-vvv",
-               "--inventory", path, "--artifact-dir", tmp_path / "artifacts", "--cmdline=--diff"]  # fmt: skip
+               "--inventory", path, "--artifact-dir", tmp_path / "artifacts"]  # fmt: skip
     done = subprocess.run(
         command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False,
-        env={"PATH": PATH, "HOME": str(tmp_path), "CONTROLLER_SECRET": CANARY + "-env"},
+        env={"PATH": PATH, "HOME": str(tmp_path), "ANSIBLE_DIFF_ALWAYS": "1", "CONTROLLER_SECRET": CANARY + "-env"},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-3000:]
     pid = host.run("systemctl show kimi -p MainPID --value").stdout.strip()
