@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from servewright.nccl import profiles
-from servewright.nccl.facts import Facts
 from servewright.release.render import render
-from servewright.spec import validate
+from servewright.spec import nccl, validate
 from servewright.spec.host import Host
 from servewright.spec.positions import from_ansible
 from servewright.spec.problems import InvalidError, Problem
@@ -55,16 +54,7 @@ def declared(
 
 def nccl_environment(service: Service, host: Host, own: Sequence[profiles.Profile]) -> dict[str, str]:
     """The resolved NCCL environment of a service."""
-    facts = Facts.model_validate(
-        {
-            "interconnect": host.interconnect,
-            "gpu_count": host.gpus,
-            "compute_capability": host.compute_capability,
-            "tensor_parallel": service.parallelism.tensor,
-            "engine": service.engine,
-        }
-    )
-    rows = profiles.resolve(service.nccl.profile, own, service.nccl.environment, facts)
+    rows = profiles.resolve(service.nccl.profile, own, service.nccl.environment, nccl.facts(service, host))
     return {row.variable: row.value for row in rows}
 
 
