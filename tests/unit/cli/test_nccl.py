@@ -155,6 +155,21 @@ def test_what_could_not_be_read_is_said_and_never_passes_for_clean(run: Run) -> 
     assert error == "warning: cannot read /nosuch/env; what it sets is not judged\n"
 
 
+@pytest.mark.parametrize(
+    ("command", "engine"),
+    [
+        ("/opt/venv/bin/vllm serve /models/x", True),
+        ("/usr/bin/env python3 -u -m vllm.entrypoints.openai.api_server --model /models/x", True),
+        ("/opt/run.sh /models/vllm", False),
+        ("", False),
+    ],
+)
+def test_rules_about_flags_need_a_command_that_is_an_engines(run: Run, command: str, engine: bool) -> None:
+    Path("vllm.service").write_text(f"[Service]\nExecStart={command} -tp 2\n")
+    arguments = ("--compute-capability", "12.0", "--tensor-parallel", "2")
+    assert ("NCCL113" in run("lint", "--unit", "./vllm.service", *arguments)[1]) == engine
+
+
 def test_a_settings_file_is_read_as_nccl_reads_it(run: Run) -> None:
     Path("nccl.conf").write_text("# comment\nNCCL_PROTO = LL\n")
     code, out, _ = run("lint", "--conf", "nccl.conf")

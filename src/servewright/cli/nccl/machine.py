@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pwd
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -128,8 +128,9 @@ def _text(path: Path) -> str:
 
 def _engine(command: list[str]) -> dict[str, Any]:
     """Facts from an engine's argument list; {} when it is not an engine's, as with a wrapper script."""
-    # The interpreter and its options come first; what follows the engine's name can be any path.
-    programs = [word.rpartition("/")[2].partition(".")[0] for word in command[:6]]
+    # A program in a bin folder or found by PATH, or a module; a model's path may hold an engine's name, too.
+    paths = [PurePosixPath(word) for word in command if not word.startswith("-")]
+    programs = [path.name.partition(".")[0] for path in paths if len(path.parts) == 1 or path.parent.name == "bin"]
     engine = next((program for program in programs if program in ("vllm", "sglang")), None)
     if engine is None:
         return {}
