@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.hosts.commands import invocation
 from tests.hosts.faults import FORWARD, NOT_YET, FaultyLibrary, check, old_of, release, settled
 
 
@@ -20,11 +21,14 @@ def faulty(testbed, simulator):
 @pytest.mark.parametrize("step", FORWARD)
 def test_the_transaction_is_killed(faulty, step):
     old, new = old_of(faulty), release({"TEST_MARK": f"killed-{step}"})
+    running = invocation(faulty.host)
     faulty.stop_at(new, step)
     faulty.host.run("systemctl kill --kill-who=all -s KILL servewright-transaction-kimi; rm -f /var/tmp/stop*")
     result = settled(faulty)
     expected = old if step in NOT_YET or result["verdict"] == "rolled_back" else new
     assert result["verdict"] == ("rolled_back" if expected is old else "committed")
+    if step == "preflighted":
+        assert invocation(faulty.host) == running  # nothing had been stopped, so going back restarts nothing
     check(faulty, expected)
 
 

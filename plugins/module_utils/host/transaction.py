@@ -161,7 +161,7 @@ def roll_back(journal, facts, error):
             _finish(journal, "restored", release=None, message=message)
             return
         release = releases.load(service, previous)
-        if facts["restart"]:
+        if _stopped(journal):
             loaded, started = _replace(journal, release, previous), previous
         else:
             loaded, started = None, releases.committed(service)["started"]
@@ -182,6 +182,12 @@ def roll_back(journal, facts, error):
                 f"mend the cause, then deploy again or roll back to a release in {paths.releases(service)}",
             ],
         )
+
+
+def _stopped(journal):
+    """True when the old process is gone. If it is not, going back must not restart it: that would be an outage."""
+    steps = {step["step"] for step in journal.steps()}
+    return "stopping" in steps or not systemd.active(systemd.show(paths.unit_name(journal.service)))
 
 
 def _bring_back(journal, displaced):
@@ -233,11 +239,7 @@ def recover(service):
     ):
         _finish(journal, "committed", release=pointer["release"])
         return True
-    roll_back(
-        journal,
-        dict(steps[0], restart=True),
-        HostError("the transaction was interrupted after '{}'".format(steps[-1]["step"])),
-    )
+    roll_back(journal, steps[0], HostError("the transaction was interrupted after '{}'".format(steps[-1]["step"])))
     return True
 
 
