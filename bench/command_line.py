@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 
 from bench import record
-from bench.timing import Timed, in_turn, ratio, spread, timed
+from bench.options import options
+from bench.table import table
+from bench.timing import Argv, Timed, in_turn, ratio, spread, timed
 from tests.hosts.commands import BIN
 
-COMMANDS = {
+COMMANDS: dict[str, Argv] = {
     "servewright --help": [BIN / "servewright", "--help"],
     "servewright validate": [BIN / "servewright", "validate", "-i", "inventory"],
     "ansible-playbook --version": [BIN / "ansible-playbook", "--version"],
@@ -21,15 +24,15 @@ TARGET_SECONDS = 0.5
 
 def main() -> int:
     """Run the bench; 1 when a target was missed."""
-    arguments = record.options("command_line", __doc__ or "", repeats=15).parse_args()
+    arguments = options("command_line", __doc__ or "", repeats=15).parse_args()
     load = record.load()
     results: dict[str, list[Timed]] = in_turn(
-        {name: lambda argv=argv: timed(argv, record.ROOT) for name, argv in COMMANDS.items()}, arguments.repeats
+        {name: partial(timed, argv, record.ROOT) for name, argv in COMMANDS.items()}, arguments.repeats
     )
     wall = {name: [run.wall for run in runs] for name, runs in results.items()}
     cpu = {name: [run.cpu for run in runs] for name, runs in results.items()}
     print(
-        record.table(
+        table(
             ("command", "seconds", "processor seconds", "ratio to Ansible's start"),
             [
                 (name, str(spread(wall[name])), str(spread(cpu[name])), str(ratio(wall[name], wall[PEER])))

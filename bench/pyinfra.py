@@ -7,7 +7,7 @@ import venv
 from pathlib import Path
 
 from bench.fleet import DECLARED, PORT, SERVICE, Fleet
-from bench.timing import BenchError
+from bench.timing import Argv, BenchError
 from tests.testbed import machine
 
 VERSION = "3.10.0"
@@ -18,8 +18,8 @@ def program() -> Path:
     folder = machine.cache_folder() / f"pyinfra-{VERSION}"
     if not (folder / "installed").exists():
         venv.create(folder, clear=True, with_pip=True)
-        command = [folder / "bin/pip", "install", "-q", "--disable-pip-version-check", f"pyinfra=={VERSION}"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        pip: Argv = [folder / "bin/pip", "--quiet", "--disable-pip-version-check"]
+        done = subprocess.run([*pip, "install", f"pyinfra=={VERSION}"], capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise BenchError(f"pyinfra cannot be installed:\n{done.stderr}")
         (folder / "installed").touch()

@@ -1,35 +1,18 @@
-"""What a bench measured, for people and for programs."""
+"""The record of a bench: what was measured, where, when and with what."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import platform
 import subprocess
 import time
-from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs/measured"
-
-
-def options(name: str, description: str, repeats: int) -> argparse.ArgumentParser:
-    """The options that every bench has."""
-    parser = argparse.ArgumentParser(prog=f"python -m bench.{name}", description=description)
-    parser.add_argument("--repeats", type=int, default=repeats, help="counted rounds (default: %(default)s)")
-    parser.add_argument("--record", type=Path, default=FOLDER / f"{name}.json", help="where to write the record")
-    return parser
-
-
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table in Markdown that is also good to read in a terminal."""
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    lines = [header, ["-" * width for width in widths], *rows]
-    return "\n".join(f"| {' | '.join(map(str.ljust, line, widths))} |" for line in lines)
 
 
 def load() -> list[float]:

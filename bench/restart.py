@@ -8,10 +8,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from bench import record
+from bench.options import options
+from bench.table import table
 from bench.timing import BenchError, in_turn, spread
 from tests.hosts.commands import Library, rendered, service
 from tests.simulator.install import install
@@ -47,12 +49,12 @@ class Gap:
 
     @property
     def total(self) -> float:
-        return sum(astuple(self))
+        return self.cleanup + self.pause + self.checks + self.execution
 
 
 def main() -> int:
     """Run the bench; 1 when the target was missed."""
-    arguments = record.options("restart", __doc__ or "", repeats=15).parse_args()
+    arguments = options("restart", __doc__ or "", repeats=15).parse_args()
     load = record.load()
     try:
         with Testbed("bench") as testbed:
@@ -64,7 +66,7 @@ def main() -> int:
     parts = ("cleanup", "pause", "checks", "execution", "total")
     figures = {name: {part: [getattr(gap, part) for gap in gaps] for part in parts} for name, gaps in results.items()}
     print(
-        record.table(
+        table(
             ("seconds between two processes", *parts),
             [(name, *(str(spread(by_part[part])) for part in parts)) for name, by_part in figures.items()],
         )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+Argv = list[str | Path]
 Result = TypeVar("Result")
 
 
@@ -40,14 +41,13 @@ class Spread:
         return f"{self.median:.2f} ({self.low:.2f}-{self.high:.2f})"
 
 
-def timed(argv: Sequence[str | Path], cwd: Path, env: Mapping[str, str] | None = None) -> Timed:
-    """Run a command to its end, with `env` added to the environment. Raises BenchError when it fails."""
+def timed(argv: Argv, cwd: Path) -> Timed:
+    """Run a command to its end. Raises BenchError when it fails."""
     with tempfile.TemporaryFile() as stream:  # a pipe would stay open for as long as SSH keeps its connection
         begin = time.perf_counter()
         process = subprocess.Popen(
             argv,
             cwd=cwd,
-            env={**os.environ, **(env or {})},
             stdin=subprocess.DEVNULL,
             stdout=stream,
             stderr=subprocess.STDOUT,
