@@ -59,17 +59,15 @@ def busy(indices):
                 ", ".join(map(str, missing)), ", ".join(map(str, sorted(all_gpus))) or "none"
             )
         )
+    crowded = [index for index in indices if all_gpus[index]["used_mib"] > IDLE_MIB]
     held = {}
-    for pid, uuid, used in clients():
-        held.setdefault(uuid, []).append("%s with %d MiB" % (proc.describe(pid), used))
-    found = []
-    for index in indices:
-        gpu = all_gpus[index]
-        if gpu["uuid"] in held:
-            found.append("GPU %d: %s" % (index, "; ".join(held[gpu["uuid"]])))
-        elif gpu["used_mib"] > IDLE_MIB:
-            found.append("GPU %d: %d MiB in use, and no process is named for it" % (index, gpu["used_mib"]))
-    return found
+    for pid, uuid, used in clients() if crowded else []:
+        held.setdefault(uuid, []).append(f"{proc.describe(pid)} with {used} MiB")
+    nobody = "{} MiB in use, and no process is named for it"
+    return [
+        "GPU {}: {}".format(index, "; ".join(held.get(gpu["uuid"], [nobody.format(gpu["used_mib"])])))
+        for index, gpu in ((index, all_gpus[index]) for index in crowded)
+    ]
 
 
 def holders(indices):

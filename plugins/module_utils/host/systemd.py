@@ -94,6 +94,9 @@ def stop(unit, timeout):
 
 
 def enable(unit):
+    """Have a unit start at boot; nothing is run when it already does."""
+    if os.path.islink(f"{paths.UNITS}/multi-user.target.wants/{unit}"):
+        return
     run(["systemctl", "enable", "--quiet", "--no-reload", unit], timeout=120)
 
 
