@@ -4,6 +4,6 @@
     python -m bench.restart         the time without an engine while the transaction restarts it
     python -m bench.command_line    how soon the command line answers
 
-The records are in docs/measured, and bench.md there says what they mean. Times depend on the machine and on what else
-it does; the ratios depend on it far less, because the contestants run in turn.
+What they measured is in docs/measured/bench.md. Times depend on the machine and on what else it does; the ratios depend
+on it far less, because the contestants run in turn.
 """

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-FOLDER = ROOT / "docs/measured"
+FOLDER = ROOT / "docs/measured/bench"
 
 
 def load() -> list[float]:
