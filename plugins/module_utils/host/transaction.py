@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 from . import files, gates, gpus, paths, ready, releases, retention, systemd
 from .errors import HostError, StepError
@@ -79,10 +80,12 @@ def _replace(journal, release, number, displaces=()):
         _stop(other)
         systemd.disable(paths.unit_name(other))
     journal.step("waiting_gpus")
-    if release["gpus"]:
-        gpus.wait_free(release["gpus"], release["limits"]["gpu_wait"])
+    with ThreadPoolExecutor(1) as beside:  # the service is down: systemd reads the unit while nvidia-smi answers
+        installed = beside.submit(_install, service, number)
+        if release["gpus"]:
+            gpus.wait_free(release["gpus"], release["limits"]["gpu_wait"])
+        installed.result()
     journal.step("starting", release=number)
-    _install(service, number)
     return _load(journal, release, number)
 
 
