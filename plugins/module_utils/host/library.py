@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import pkgutil
 import zipfile
 
@@ -48,11 +49,20 @@ def pack():
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(zipfile.ZipInfo("__main__.py", _EPOCH), _MAIN)
-        names = sorted(item.name for item in pkgutil.iter_modules(path))
-        for name in ["__init__", *names]:
-            source = pkgutil.get_data(package, name + ".py") or b""
-            archive.writestr(zipfile.ZipInfo(f"{_NAME}/{name}.py", _EPOCH), source)
+        for name in sorted(_sources(path)):
+            source = pkgutil.get_data(package, name) or b""
+            archive.writestr(zipfile.ZipInfo(f"{_NAME}/{name}", _EPOCH), source)
     return buffer.getvalue()
+
+
+def _sources(folders, prefix=""):
+    """Files of a package and of those in it, relative to it."""
+    yield prefix + "__init__.py"
+    for item in pkgutil.iter_modules(folders):
+        if item.ispkg:
+            yield from _sources([os.path.join(folder, item.name) for folder in folders], f"{prefix}{item.name}/")
+        else:
+            yield f"{prefix}{item.name}.py"
 
 
 def install():
