@@ -3,6 +3,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import matplotlib
 import pytest
 
 from servewright.nccl.measure import compare, plot
@@ -16,9 +17,6 @@ SUMMARIES = compare.summarise(
 
 
 def test_a_plot_names_its_cases_sizes_and_what_was_measured(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    import matplotlib
-
     target = tmp_path / "plot.svg"
     with matplotlib.rc_context({"svg.fonttype": "none"}):
         plot.draw(SUMMARIES, "all_reduce", ["nothing set", "the six"], target, "A title", "2x GPU")
@@ -34,6 +32,5 @@ def test_without_matplotlib_it_says_how_to_get_it(tmp_path: Path, monkeypatch: p
 
 
 def test_nothing_to_draw(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
     with pytest.raises(plot.PlotError, match="all_gather"):
         plot.draw(SUMMARIES, "all_gather", ["nothing set"], tmp_path / "plot.svg", "A title")
