@@ -11,7 +11,7 @@ READY := .venv/.ready
 # Tools start one another by name: molecule, ansible-runner and the tests start ansible-playbook.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo test faults test-engines lint molecule sanity generate lock clean root
+.PHONY: help demo test faults failures test-engines lint molecule sanity generate lock clean root
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s%s\n", $$1, $$2 }' Makefile
@@ -24,6 +24,9 @@ test: root lint molecule ## lint, then every test that needs no real engine
 
 faults: root $(READY) ## inject every fault at every step, and write docs/faults.md from the run
 	@$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --fault-table docs/faults.md $(wildcard tests/hosts/test_faults*.py) tests/hosts/test_trouble.py
+
+failures: root $(READY) ## bring about the failures of tests/failures.yml, and write docs/failures.md from the run
+	@$(BIN)/python -m pytest --numprocesses 3 --dist loadfile -m failure --failure-table docs/failures.md tests/unit tests/hosts
 
 test-engines: root $(READY) ## deploy real SGLang and vLLM with tiny models on CPU
 	@$(BIN)/python -m pytest tests/engines

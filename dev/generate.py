@@ -10,6 +10,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import failure_table
+
 from servewright import __version__
 from servewright.nccl import registry
 
@@ -30,6 +32,7 @@ def variables(_: str) -> str:
 GENERATED: dict[str, Callable[[str], str]] = {
     "galaxy.yml": galaxy,
     "src/servewright/nccl/variables.json": variables,
+    "docs/failures.md": failure_table.table,
 }
 
 
@@ -38,7 +41,11 @@ def main() -> int:
     for name, content in GENERATED.items():
         path = ROOT / name
         current = path.read_text(encoding="utf-8") if path.exists() else ""
-        wanted = content(current)
+        try:
+            wanted = content(current)
+        except ValueError as error:
+            print(f"{name}: {error}", file=sys.stderr)
+            return 1
         if wanted != current:
             stale.append(name)
             if "--check" not in sys.argv:

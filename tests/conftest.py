@@ -1,0 +1,32 @@
+"""The table of failures that a run of the tests writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "failure(row, ...): brings rows of tests/failures.yml about")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--failure-table", type=Path, help="write what this run saw into the table of failures here")
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Write docs/failures.md from what this run saw (`make failures`)."""
+    path: Path | None = config.getoption("--failure-table")
+    if path is None:
+        return
+    import failure_table  # in dev/, which is on sys.path as the package is
+
+    outcomes: dict[str, bool] = {}
+    for kind in ("passed", "failed", "error"):
+        for report in terminalreporter.stats.get(kind, []):
+            if report.when == "call" or kind != "passed":
+                test = report.nodeid.partition("[")[0]
+                outcomes[test] = outcomes.get(test, True) and kind == "passed"
+    path.write_text(failure_table.table(path.read_text(), outcomes))
