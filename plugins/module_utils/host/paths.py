@@ -10,6 +10,7 @@ HOST_PYZ = "/usr/local/lib/servewright/host.pyz"
 ETC = "/etc/servewright"
 VAR = "/var/lib/servewright"
 RUN = "/run/servewright"
+PREFLIGHT = "/var/cache/servewright/.preflight"  # answers that engines' parsers gave
 UNITS = "/etc/systemd/system"
 RESERVES = (ETC + "/.reserve", VAR + "/.reserve")
 RECOVER_UNIT = "servewright-recover.service"

@@ -1,24 +1,27 @@
-"""Could this release start? Checks that touch nothing, before anything that runs is stopped."""
+"""Could this release start? Checks that touch nothing, before anything that runs is stopped.
+
+A check takes a Subject and gives a list of findings (fatal, warning, passed); an empty list means that all is well.
+Every check runs, whatever another one found.
+"""
 
 from __future__ import annotations
 
-from .. import paths
 from ..errors import HostError
-from . import engine, gpus, model, system, unit
-
-FATAL, WARNING = "fatal", "warning"
+from . import command_line, engine, gpus, model, system, unit
+from .check import FATAL, Subject, fatal, passed
 
 CHECKS = (
-    ("unit_name", FATAL, unit.unit_is_ours),
-    ("drop_ins", WARNING, unit.drop_ins),
-    ("engine", FATAL, engine.engine),
-    ("model", FATAL, model.model),
-    ("port", FATAL, system.port),
-    ("gpus", FATAL, gpus.claim),
-    ("unit", FATAL, unit.unit_text),
-    ("restart_limit", FATAL, unit.limiter),
-    ("space", FATAL, system.space),
-    ("intact", FATAL, system.intact),
+    ("unit_name", unit.unit_is_ours),
+    ("drop_ins", unit.drop_ins),
+    ("engine", engine.engine),
+    ("command_line", command_line.command_line),
+    ("model", model.model),
+    ("port", system.port),
+    ("gpus", gpus.claim),
+    ("unit", unit.unit_text),
+    ("restart_limit", unit.limiter),
+    ("space", system.space),
+    ("intact", system.intact),
 )
 
 
@@ -27,30 +30,17 @@ def checks(release, displaced=()):
 
     What the service itself and the services it displaces hold now will be free when the release starts.
     """
-    freed = {paths.unit_name(service) for service in (release["service"], *displaced)}
+    subject = Subject(release, displaced)
     results = []
-    for name, severity, check in CHECKS:
+    for name, check in CHECKS:
         try:
-            found = check(release, freed) if check in (system.port, gpus.claim) else check(release)
+            found = check(subject)
         except HostError as error:
-            found = [(str(error), "")]
-        results += [_result(name, severity, False, message, repair) for message, repair in found] or [
-            _result(name, severity, True, "", "")
-        ]
+            found = [fatal(str(error))]
+        results += [dict(finding, id=name) for finding in found or [passed("")]]
     return results
 
 
 def refused(results):
     """Messages of the failed fatal checks."""
     return [result["message"] for result in results if result["severity"] == FATAL and not result["passed"]]
-
-
-def _result(name, severity, passed, message, repair):
-    return {
-        "id": name,
-        "severity": severity,
-        "passed": passed,
-        "message": message,
-        "evidence": {},
-        "repair": repair,
-    }

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from .. import gpus, proc
+from .check import fatal
 
 
-def claim(release, freed):
+def claim(subject):
     """The claimed GPUs are there, and held by nobody but services that will be stopped."""
-    if not release["gpus"]:
+    claimed = subject.release["gpus"]
+    if not claimed:
         return []
-    all_gpus = gpus.query()
-    missing = sorted(set(release["gpus"]) - set(all_gpus))
+    missing = sorted(set(claimed) - set(subject.gpus))
     if missing:
         return [
-            (
+            fatal(
                 "GPU {} is not there; nvidia-smi lists {}".format(
-                    ", ".join(map(str, missing)), ", ".join(map(str, sorted(all_gpus))) or "none"
+                    ", ".join(map(str, missing)), ", ".join(map(str, sorted(subject.gpus))) or "none"
                 ),
                 "claim GPUs that are there; a GPU that has gone needs a reboot",
             )
         ]
-    found = []
-    for pid in gpus.holders(release["gpus"]):
-        if proc.unit(pid) not in freed:
-            found.append((f"a claimed GPU is held by {proc.describe(pid)}", "end that process, or claim other GPUs"))
-    return found
+    return [
+        fatal(f"a claimed GPU is held by {proc.describe(pid)}", "end that process, or claim other GPUs")
+        for pid in gpus.holders(claimed)
+        if proc.unit(pid) not in subject.freed
+    ]

@@ -7,34 +7,40 @@ import re
 import tempfile
 
 from .. import difference, paths, releases, systemd
+from .check import fatal, warning
 
 
-def unit_is_ours(release):
+def unit_is_ours(subject):
     """The unit of that name is free or ours, not masked."""
+    release = subject.release
     unit = paths.unit_name(release["service"])
     state = systemd.show(unit)
     if state["LoadState"] == "masked" or state["UnitFileState"].startswith("masked"):
-        return [(f"{unit} is masked", f"somebody masked it on purpose; 'systemctl unmask {unit}' if that is over")]
+        return [fatal(f"{unit} is masked", f"somebody masked it on purpose; 'systemctl unmask {unit}' if that is over")]
     if systemd.ours(release["service"]) is False:
         return [
-            (
+            fatal(
                 "{} exists and was not written by servewright".format(paths.unit_file(release["service"])),
                 "give the service another name, or stop and remove that unit first",
             )
         ]
     if systemd.ours(release["service"]) is None and state["LoadState"] == "loaded":
-        return [("a unit {} exists at {}".format(unit, state["FragmentPath"]), "give the service another name")]
+        return [fatal("a unit {} exists at {}".format(unit, state["FragmentPath"]), "give the service another name")]
     return []
 
 
-def drop_ins(release):
+def drop_ins(subject):
     """No drop-in changes the unit behind its release's back; systemd merges them from every folder."""
-    found = systemd.show(paths.unit_name(release["service"]))["DropInPaths"].split()
-    return [(f"{path} changes the unit", "declare what it does and remove it; gates see its effect") for path in found]
+    found = systemd.show(paths.unit_name(subject.release["service"]))["DropInPaths"].split()
+    return [
+        warning(f"{path} changes the unit", "declare what it does and remove it; gates see its effect")
+        for path in found
+    ]
 
 
-def unit_text(release):
+def unit_text(subject):
     """systemd accepts the unit, under its real name."""
+    release = subject.release
     with tempfile.TemporaryDirectory(prefix="servewright-") as folder:
         path = os.path.join(folder, paths.unit_name(release["service"]))
         with open(path, "w", encoding="utf-8") as stream:
@@ -42,20 +48,21 @@ def unit_text(release):
         complaints = systemd.verify_unit(path)
     # The user and host.pyz come with the first deploy.
     return [
-        (line.replace(path, paths.unit_name(release["service"])), "this is a defect of the unit template")
+        fatal(line.replace(path, paths.unit_name(release["service"])), "this is a defect of the unit template")
         for line in complaints
         if not re.search(r"host\.pyz|is not executable|Failed to (resolve|determine) user", line)
     ]
 
 
-def limiter(release):
+def limiter(subject):
     """The restart limiter can trip, also when every start dies only after a whole load."""
+    release = subject.release
     unit = difference.unit_settings(release["unit"])
     window = float(unit["Unit.StartLimitIntervalSec"])
     need = release["limits"]["restart_burst"] * release["limits"]["restart_delay"]
     if window <= need:
         return [
-            (
+            fatal(
                 "StartLimitIntervalSec=%g can never trip: %d starts take at least %g s"
                 % (window, release["limits"]["restart_burst"], need),
                 "this is a defect of the unit template",
