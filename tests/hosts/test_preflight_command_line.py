@@ -39,13 +39,16 @@ LONG = {"model": {"path": "/opt/simulator/model", "served_name": "kimi-k2.5", "c
 THREE = {"gpus": [0, 1, 2], "parallelism": {"tensor": 3}}
 REFUSED = [
     ("sglang", {"extra_args": {"no-such-flag": "1"}}, "has no flag --no-such-flag", "leave it out"),
-    ("sglang", {"extra_args": {"schedule-polisy": "fcfs"}}, "has no flag --schedule-polisy", "did you mean --schedule-policy?"),
+    ("sglang", {"extra_args": {"schedule-polisy": "fcfs"}}, "has no flag --schedule-polisy",
+     "did you mean --schedule-policy?"),
     ("sglang", {"extra_args": {"cuda-graph-max-bs": 4}}, "has no flag --cuda-graph-max-bs any more since 0.5.22",
      "declare cuda-graph-max-bs-decode"),
     ("sglang", {"extra_args": {"stream-interv": 2}}, "--stream-interv is an abbreviation of --stream-interval",
      "write --stream-interval"),
-    ("sglang", {"extra_args": {"log-level": "info", "log_level": "debug"}}, "--log-level is given twice", "declare it once"),
-    ("sglang", {"extra_args": {"stream-interval": "often"}}, "argument --stream-interval: invalid", "declare a value it takes"),
+    ("sglang", {"extra_args": {"log-level": "info", "log_level": "debug"}}, "--log-level is given twice",
+     "declare it once"),
+    ("sglang", {"extra_args": {"stream-interval": "often"}}, "argument --stream-interval: invalid",
+     "declare a value it takes"),
     ("sglang", {"extra_args": {"schedule-policy": "best"}}, "invalid choice: 'best'", ""),
     ("sglang", {"extra_args": {"json-model-override-args": "{'a': 1}"}}, "is not JSON", ""),
     ("sglang", LONG, "refuses this model with these arguments: ", "declare what the model can do"),
@@ -137,7 +140,8 @@ def test_a_parser_that_hangs_is_ended_with_all_it_started(serving):
     impatient = zip_with(serving.host, "preflight/command_line.py", "TIMEOUT_SECONDS = 180", "TIMEOUT_SECONDS = 3")
     hang = "import os, time; os.fork() or os.setsid(); time.sleep(987)"
     package = f"{PACKAGES}/sglang"
-    serving.host.run(f"cp {package}/__init__.py /root/; rm -r {package}/__pycache__; echo '{hang}' > {package}/__init__.py")
+    serving.host.run(f"cp {package}/__init__.py /root/; rm -r {package}/__pycache__")
+    serving.host.run(f"echo '{hang}' > {package}/__init__.py")
     try:
         result = plan(impatient, release(extra_args={"log-level": "warning"}))
     finally:

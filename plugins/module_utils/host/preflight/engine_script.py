@@ -15,7 +15,6 @@ import argparse
 import importlib
 import json
 import os
-import sys
 import time
 
 # Where each thing is, newest layout first. vLLM 0.32.0 and 0.31.0 have the first, 0.26.0 and older ones the others.
@@ -71,7 +70,7 @@ class Watch:
 
     def install(self):
         parser = argparse.ArgumentParser
-        parse_args, parse_known_args, watch = parser.parse_args, parser.parse_known_args, self
+        parse_known_args, watch = parser.parse_known_args, self
 
         def known(self, args=None, namespace=None, **more):
             self.allow_abbrev = False
@@ -90,7 +89,6 @@ class Watch:
         def leave(self, status=0, message=None):
             raise Refused("a flag makes the engine print something and end at once")
 
-        assert parse_args is not None
         parser.parse_known_args, parser.parse_args, parser.error, parser.exit = known, whole, error, leave
 
     def look(self, parser, words):
