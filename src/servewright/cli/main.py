@@ -15,6 +15,7 @@ from servewright.cli import (
     nccl,
     plan,
     render,
+    report,
     rollback,
     status,
     validate,
@@ -36,6 +37,7 @@ app = typer.Typer(
 )
 for module in (validate, render, plan, deploy, verify, status, history, rollback, logs, follow):
     app.command()(with_common(getattr(module, module.__name__.rpartition(".")[2])))
+app.command()(with_common(report.report, ("json", "verbose", "junit", "html", "github")))
 app.add_typer(nccl.app, name="nccl")
 app.command()(version.version)
 

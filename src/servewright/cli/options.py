@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
@@ -47,6 +48,12 @@ class Common:
         False
     )
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False
+    junit: Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write JUnit XML, for CI.")] = None
+    html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write one page that tells all.")] = None
+    github: Annotated[
+        bool,
+        typer.Option("--github", help="Annotate, as in GitHub Actions, where it is the default.", show_default=False),
+    ] = False
     verbose: Annotated[
         int,
         typer.Option(
@@ -60,8 +67,10 @@ class Common:
     """Arguments that are passed through; not an option."""
 
 
-def with_common(function: Callable[..., int]) -> Callable[..., None]:
+def with_common(function: Callable[..., int], only: Collection[str] | None = None) -> Callable[..., None]:
     """Make a command of a function `f(common, ...)`: it gets the common options beside its own, and returns its code.
+
+    `only` names the common options that it has, where it does not have all.
 
     Typer reads options from a signature, and one that lists the common ones is made here, once, instead of being
     written out in every command.
@@ -70,7 +79,7 @@ def with_common(function: Callable[..., int]) -> Callable[..., None]:
     hints = get_type_hints(function, include_extras=True)
     own = [p.replace(annotation=hints[p.name]) for p in inspect.signature(function).parameters.values()][1:]
     types = get_type_hints(Common, include_extras=True)
-    options = [f for f in fields(Common) if f.name != "ansible"]
+    options = [f for f in fields(Common) if f.name != "ansible" and (only is None or f.name in only)]
     shared = [inspect.Parameter(f.name, kind, default=f.default, annotation=types[f.name]) for f in options]
 
     @functools.wraps(function)

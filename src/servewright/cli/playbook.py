@@ -11,6 +11,7 @@ from typing import Any
 from servewright.artefact import ArtefactError, check
 from servewright.cli.options import Common
 from servewright.driver.results import RunResult
+from servewright.report.outputs import Outputs
 
 
 def run(
@@ -27,6 +28,7 @@ def run(
     """
     try:
         check()
+        Outputs(common.junit, common.html).check()
         result = _run(command, common, {"servewright_only": services or [], **variables})
     except (ArtefactError, OSError, ValueError) as error:
         result = RunResult(command, error=str(error))
@@ -34,10 +36,12 @@ def run(
 
 
 def report(result: RunResult, common: Common, detailed: bool = False) -> int:
-    """Print the report of a result and give its exit code."""
+    """Print the report of a result, write the files that were asked for, and give the exit code."""
+    from servewright.report import github
     from servewright.report.exit_code import exit_code
 
     code = exit_code(result, detailed)
+    on_github = common.github or github.active()
     if common.json:
         from servewright.report.document import document
 
@@ -48,8 +52,26 @@ def report(result: RunResult, common: Common, detailed: bool = False) -> int:
         from servewright.report.text import text
 
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-        sys.stdout.write(as_text(text(result, code, width, bool(common.verbose)), wants_colour(sys.stdout)))
+        shown = as_text(text(result, code, width, bool(common.verbose)), wants_colour(sys.stdout))
+        sys.stdout.write(github.quiet(shown) if on_github else shown)
+    sys.stdout.flush()
+    try:
+        Outputs(common.junit, common.html).write(result, code)
+        if on_github:
+            _to_github(result, code)
+    except OSError as error:
+        # The run is over and has its code, which says more than that of a missing report would.
+        print(f"error  {error}", file=sys.stderr)
     return code
+
+
+def _to_github(result: RunResult, code: int) -> None:
+    from servewright.report import github
+    from servewright.report.markdown import markdown
+
+    for line in github.commands(result):
+        print(line, file=sys.stderr)
+    github.add_summary(markdown(result, code))
 
 
 def inventories(common: Common) -> list[str]:

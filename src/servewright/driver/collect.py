@@ -12,9 +12,12 @@ _HOST_EVENTS = {"runner_on_ok", "runner_on_failed", "runner_on_unreachable"}
 
 
 class Collector:
-    """Takes the events of one run in their order. `limit` is the pattern that was given for its hosts."""
+    """Takes the events of one run in their order. `limit` is the pattern that was given for its hosts.
 
-    def __init__(self, command: str, limit: str | None = None):
+    Without a command its name is taken from the first answer of a host.
+    """
+
+    def __init__(self, command: str = "", limit: str | None = None):
         self.hosts: dict[str, HostResult] = {}
         self._command = command
         self._limit = limit
@@ -26,7 +29,10 @@ class Collector:
         if event.get("event") == "runner_on_start":
             self._order.setdefault(str(data.get("host")))
         elif event.get("event") in _HOST_EVENTS and data.get("host"):
-            self.hosts[str(data["host"])] = _host_result(event, data.get("res") or {})
+            result = data.get("res") or {}
+            self.hosts[str(data["host"])] = _host_result(event, result)
+            if not self._command and isinstance(result.get("servewright"), dict):
+                self._command = str(result["servewright"].get("command"))
         elif event.get("event") == "verbose":
             self._output.append(str(event.get("stdout", "")))
 
@@ -37,7 +43,7 @@ class Collector:
             error = run_error("\n".join(self._output), self._limit, rc)
         # Hosts start in the order of the inventory, and end in any.
         hosts = {host: self.hosts[host] for host in [*self._order, *self.hosts] if host in self.hosts}
-        return RunResult(self._command, hosts, error=error, interrupted=interrupted)
+        return RunResult(self._command or "run", hosts, error=error, interrupted=interrupted)
 
 
 _HOST_STATUS = (0, 2, 4, 6, 8)

@@ -50,6 +50,11 @@ def exit_code(result: RunResult, detailed: bool = False) -> int:
     return next((code for code in _WORST_FIRST if code in codes), DONE)
 
 
+def of_verdict(verdict: str) -> int:
+    """The exit code of a run that consists of one service with this verdict."""
+    return _OF_VERDICT.get(verdict, ERROR)
+
+
 def _codes(result: RunResult) -> Iterator[int]:
     if result.error:
         yield ERROR
@@ -67,4 +72,4 @@ def _host_codes(host: HostResult) -> Iterator[int]:
     if host.problems:
         yield REFUSED
     for service in host.services:
-        yield _OF_VERDICT.get(str(service.get("verdict")), ERROR)
+        yield of_verdict(str(service.get("verdict")))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import Any
 
+from servewright.report import plan
 from servewright.report.layout import Line, labelled, listed, verbatim
-from servewright.report.style import clean, cut, duration
+from servewright.report.style import duration
 
 VERDICTS = {
     "committed": ("committed", "good"),
@@ -23,10 +23,8 @@ VERDICTS = {
     "rolled_back": ("ROLLED BACK", "bad"),
     "rollback_failed": ("ROLLBACK FAILED", "bad"),
 }
-_CONSEQUENCES = (("restart", "change"), ("reload", "strong"), ("none", "faint"))
 _LOG_LINES = 8  # of a log on a terminal, so that the verdict above is still seen; `logs` shows more
 _VALUE = 60  # characters of a changed value; the rest is in --json
-_CONTEXT = 12  # characters that two long values have in common and that are shown before their difference
 
 Service = dict[str, Any]
 
@@ -40,7 +38,7 @@ def word(service: Service) -> tuple[str, str]:
 def block(host: str, service: Service, command: str, width: int | None, verbose: bool = False) -> list[Line]:
     """The lines of a service: first the verdict, then what led to it, then what to do."""
     verdict, style = word(service)
-    facts = [_releases(service), _outage(service), duration(service["seconds"]) if service.get("seconds") else ""]
+    facts = [_releases(service), plan.outcome(service), duration(service["seconds"]) if service.get("seconds") else ""]
     head: Line = [(f"{host}  {service.get('service', '?')}  ", "strong"), (verdict, style)]
     head += [(f"  {fact}", "faint") for fact in facts if fact]
     checks = [check for check in _list(service, "checks") if not check.get("passed")]
@@ -53,7 +51,7 @@ def block(host: str, service: Service, command: str, width: int | None, verbose:
     lines = [head]
     if message:
         lines += labelled("reason" if style == "bad" else "note", message, width)
-    lines += _changes(_list(service, "changes"), width)
+    lines += _changes(service, width)
     lines += _checks(checks, width)
     lines += _gates("gates", gates, message, width, every)
     lines += _gates("restored", _list(service, "rollback_gates"), message, width, verbose)
@@ -82,41 +80,15 @@ def _releases(service: Service) -> str:
     return f"release {release}" + (f", was {previous}" if previous not in (None, release) else "")
 
 
-def _outage(service: Service) -> str:
-    """What a plan comes down to."""
-    if service.get("verdict") != "changes":
-        return ""
-    changes = _list(service, "changes")
-    if any(change.get("field") == "service" and change.get("old") is None for change in changes):
-        return "for the first time"
-    restart = any(change.get("consequence") == "restart" for change in changes)
-    return "with a restart" if restart else "without a restart"
-
-
-def _changes(changes: list[dict[str, Any]], width: int | None) -> Iterable[Line]:
-    for consequence, style in _CONSEQUENCES:
-        group = [change for change in changes if change.get("consequence", "none") == consequence]
-        column = min(32, max((len(str(change.get("field"))) for change in group), default=0))
+def _changes(service: Service, width: int | None) -> Iterable[Line]:
+    for group, changes in plan.groups(service):
+        column = min(32, max(len(str(change.get("field"))) for change in changes))
         texts = []
-        for change in group:
-            texts.append(f"{change.get('field')!s:<{column}}  {_difference(change.get('old'), change.get('new'))}")
-        yield from listed("no effect" if consequence == "none" else consequence, texts, width, style)
-
-
-def _difference(old: object, new: object) -> str:
-    """`old -> new`; of long values the part around the first difference, as the whole of both shows nothing."""
-    before, after = _value(old), _value(new)
-    pairs = enumerate(zip(before, after, strict=False))
-    same = next((at for at, (a, b) in pairs if a != b), min(len(before), len(after)))
-    if max(len(before), len(after)) > _VALUE and same > _CONTEXT:
-        before, after = (f"...{value[same - _CONTEXT :]}" for value in (before, after))
-    return f"{cut(before, _VALUE)} -> {cut(after, _VALUE)}"
-
-
-def _value(value: object) -> str:
-    if value is None:
-        return "(none)"
-    return clean(value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False))
+        for change in changes:
+            source = plan.source(change)
+            texts.append(f"{change.get('field')!s:<{column}}  {' -> '.join(plan.values(change, _VALUE))}")
+            texts[-1] += f"  [{source}]" if source else ""
+        yield from listed(group.title, texts, width, group.style)
 
 
 def _checks(checks: list[dict[str, Any]], width: int | None) -> Iterable[Line]:

@@ -8,6 +8,12 @@ from typing import IO, Any
 
 _CODES = {"good": "32", "change": "33", "bad": "31;1", "strong": "1", "faint": "2"}
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|.)")
+# What XML 1.0 or HTML cannot hold, not even escaped.
+_UNWRITABLE = re.compile(
+    "[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f-\\x9f\\ud800-\\udfff\\ufdd0-\\ufdef\\ufffe\\uffff"
+    + "".join(f"{chr(plane * 0x10000 + 0xFFFE)}{chr(plane * 0x10000 + 0xFFFF)}" for plane in range(1, 17))
+    + "]"
+)
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -28,6 +34,11 @@ def clean(line: object) -> str:
     """
     text = _ESCAPE.sub("", str(line)).rstrip("\r\n")
     return _CONTROL.sub("", text.rsplit("\r", 1)[-1].replace("\n", " ").replace("\t", "    "))
+
+
+def writable(text: str) -> str:
+    """Text of one or more lines that XML and HTML can hold."""
+    return _UNWRITABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def cut(text: str, width: int) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from servewright.driver.results import HostResult, RunResult
-from servewright.report import tables
+from servewright.report import plan, tables
 from servewright.report.exit_code import MEANING
 from servewright.report.layout import Line, labelled
 from servewright.report.service import block, word
@@ -53,15 +53,20 @@ def _failures(result: RunResult, width: int | None) -> Iterable[Line]:
         yield [("valid", "good"), (f"  {', '.join(result.services)}", "")]
 
 
-def _problems(result: RunResult, width: int | None) -> Iterable[Line]:
-    """Each problem once: hosts of one group share their declaration, and so its problems."""
+def problems(result: RunResult) -> list[tuple[dict[str, Any], list[str]]]:
+    """Each problem once, with its hosts: those of one group share their declaration, and so its problems."""
     where: dict[str, tuple[dict[str, Any], list[str]]] = {}
     for problem in result.problems:
         where.setdefault(_key(problem), (problem, []))
     for host, found in result.hosts.items():
         for problem in found.problems:
             where.setdefault(_key(problem), (problem, []))[1].append(host)
-    for problem, hosts in where.values():
+    return list(where.values())
+
+
+def _problems(result: RunResult, width: int | None) -> Iterable[Line]:
+    where = problems(result)
+    for problem, hosts in where:
         place = f"{problem['file']}:{problem.get('line', 0)}" if problem.get("file") else "inventory"
         yield [(f"{place}  ", "strong"), ("INVALID", "bad"), (f"  {', '.join(hosts)}" if hosts else "", "faint")]
         yield from labelled("key", problem.get("path", ""), width)
@@ -88,11 +93,18 @@ def _body(result: RunResult, width: int | None, verbose: bool) -> list[Line]:
     lines: list[Line] = []
     for _, block_ in sorted(blocks, key=lambda item: item[0]):
         lines += [[], *block_] if lines and len(block_) > 1 else block_
+    if result.command == "plan":
+        return [*lines, *([[]] if lines else []), *_plan(result)]
     verdicts = Counter(word(service)[0] for found in result.hosts.values() for service in found.services)
     if verdicts.total() > 1 and result.command in _COUNTED:
         summary = ", ".join(f"{count} {what}" for what, count in verdicts.items())
         lines += [[], [(f"{verdicts.total()} services: {summary}", "faint")]]
     return lines
+
+
+def _plan(result: RunResult) -> list[Line]:
+    """What the plan comes down to, for each host."""
+    return [[(f"{host}: ", "strong"), (text, style)] for host, text, style in plan.summary(result)]
 
 
 def _of_service(host: str, service: dict[str, Any], command: str, width: int | None, verbose: bool) -> _Block:

@@ -81,6 +81,8 @@ def test_changes_are_grouped_by_what_they_cost() -> None:
         'environment.NCCL_ALGO (none) -> ""',
         "reload unit Unit.Description a -> b",
         "no effect verify.stable 10 -> 20",
+        "",
+        "gpu1: 1 service restarts (time down not known)",
     ]
 
 
