@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 
 import pytest
 
 from tests.hosts.commands import invocation
-from tests.hosts.faults import FaultyLibrary, check, settled
+from tests.hosts.faults import FORWARD, FaultyLibrary, check, settled
 from tests.hosts.faults import release as small
 
 
@@ -95,31 +96,51 @@ def test_a_worker_killed_under_a_running_service_restarts_it(vllm):
         time.sleep(0.5)
 
 
-@pytest.mark.parametrize("step", ["preflighted", "waiting_gpus", "starting", "loading", "verified"])
-@pytest.mark.parametrize("folder", ["var/lib/servewright", "etc"])
-def test_a_disk_that_fills_up_does_not_stop_the_way_back(library, folder, step):
-    """The file system of the releases and units, or of the journals, is full from a step on."""
-    host = library.host
-    folders = ["etc/servewright", "etc/systemd/system"] if folder == "etc" else ["var/lib/servewright"]
+@contextlib.contextmanager
+def small_disk(host, folder):
+    """A small file system of its own for the releases and units (`etc`) or the journals (`var`)."""
+    folders = {"etc": ["etc/servewright", "etc/systemd/system"], "var": ["var/lib/servewright"]}[folder]
     host.run("mkdir -p /mnt/small; mount -t tmpfs -o size=12M small /mnt/small")
     for name in folders:
         host.run(
             f"mkdir -p /mnt/small/{name}; cp -a /{name}/. /mnt/small/{name}/; mount --bind /mnt/small/{name} /{name}"
         )
     try:
-        library.stop_at(small({"TEST_MARK": f"{step}-{folder}"}), step)
-        host.run("dd if=/dev/zero of=/mnt/small/ballast bs=64k 2>/dev/null; rm -f /var/tmp/stop*; true")
-        result = settled(library)
-        assert result["verdict"] in ("rolled_back", "committed"), result
-        host.run("rm /mnt/small/ballast")
-        committed = small({"TEST_MARK": f"{step}-{folder}"}) if result["verdict"] == "committed" else small()
-        check(library, committed)
-        assert library.deploy(small())["verdict"] in ("committed", "unchanged")
+        yield
     finally:
         host.run("rm -f /mnt/small/ballast")
         for name in folders:
             host.run(f"umount /{name}; rm -rf /{name}; cp -a /mnt/small/{name} /{name}")
         host.run("umount /mnt/small; systemctl daemon-reload")
+
+
+FILL = "dd if=/dev/zero of=/mnt/small/ballast bs=64k 2>/dev/null; true"
+
+
+@pytest.mark.parametrize("step", FORWARD)
+@pytest.mark.parametrize("folder", ["etc", "var"])
+def test_a_disk_that_fills_up_does_not_stop_the_way_back(library, folder, step):
+    """The file system of the releases and units, or of the journals, is full from a step on."""
+    host, new = library.host, small({"TEST_MARK": f"{step}-{folder}"})
+    with small_disk(host, folder):
+        library.stop_at(new, step)
+        host.run(f"{FILL}; rm -f /var/tmp/stop*")
+        result = settled(library)
+        assert result["verdict"] in ("rolled_back", "committed"), result
+        host.run("rm /mnt/small/ballast")
+        check(library, new if result["verdict"] == "committed" else small())
+        assert library.deploy(small())["verdict"] in ("committed", "unchanged")
+
+
+@pytest.mark.parametrize("folder", ["etc", "var"])
+def test_a_disk_that_is_full_before_a_deploy_leaves_the_old_release_running(library, folder):
+    host, running = library.host, invocation(library.host)
+    with small_disk(host, folder):
+        host.run(FILL)
+        (result,) = library.begin(small({"TEST_MARK": f"full-{folder}"}))
+        assert (result["verdict"], "No space left" in result["message"]) == ("error", True), result
+        assert invocation(host) == running
+    check(library, small())
 
 
 def test_a_service_is_displaced_by_one_that_claims_its_gpu_and_comes_back_when_that_fails(library):
