@@ -5,34 +5,46 @@ from __future__ import annotations
 import argparse
 import sys
 
+from .errors import HostError
 
-def check_port(arguments):
-    from . import ports, proc
 
+def before_start(arguments):
+    """Make way for a start: end leftovers, clean shared memory, then port and GPUs; whoever holds one is named.
+
+    One command for all of it, because an interpreter's start counts: the service is down meanwhile.
+    """
+    from . import gpus, ports, proc
+
+    after_stop(arguments)
     found = ports.holders(arguments.address, arguments.port)
-    for pid in found:
-        print(
-            "port %d is held by %s" % (arguments.port, proc.describe(pid) if pid else "a process that cannot be seen")
+    if found:
+        who = ", ".join(proc.describe(pid) if pid else "a process that cannot be seen" for pid in found)
+        raise HostError(f"port {arguments.port} is held by {who}")
+    if arguments.gpus:
+        gpus.wait_free(
+            [int(part) for part in arguments.gpus.split(",")],
+            arguments.timeout,
+            note=lambda text: _say("waiting: " + text),
         )
-    return 1 if found else 0
-
-
-def clean_shm(arguments):
-    from . import shm
-
-    shm.clean(arguments.user)
     return 0
 
 
-def wait_gpus(arguments):
-    from . import gpus
+def after_stop(arguments):
+    from . import leftovers, proc, shm
 
-    gpus.wait_free(
-        [int(part) for part in arguments.gpus.split(",")],
-        arguments.timeout,
-        note=lambda text: print("waiting: " + text, flush=True),
-    )
+    survivors = leftovers.end(arguments.service, arguments.user, report=_say)
+    try:
+        shm.clean(arguments.service, arguments.user, report=_say)
+    except HostError as error:
+        _say(f"no shared memory was removed: {error}")  # a reason to look into, none not to serve
+    if survivors:
+        who = "; ".join(map(proc.describe, survivors))
+        raise HostError(f"processes outlived SIGKILL: {who}: the host needs a reboot")
     return 0
+
+
+def _say(text):
+    print(text, flush=True)
 
 
 def transact(arguments):
@@ -73,10 +85,13 @@ def parser():
         sub.set_defaults(function=function)
         for option, kind in options.items():
             sub.add_argument("--" + option, type=kind, required=True)
+        return sub
 
-    command("check-port", check_port, address=str, port=int)
-    command("clean-shm", clean_shm, service=str, user=str)
-    command("wait-gpus", wait_gpus, gpus=str, timeout=float)
+    # The units of old releases call these two, too: they stay as they are.
+    start = command("before-start", before_start, service=str, user=str, address=str, port=int)
+    start.add_argument("--gpus", default="")
+    start.add_argument("--timeout", type=float, default=0)
+    command("after-stop", after_stop, service=str, user=str)
     command("transact", transact, service=str, transaction=int)
     command("recover", recover, service=str)
     command("recover-all", recover_all)
@@ -85,8 +100,6 @@ def parser():
 
 def main():
     """Run a command; an expected error is one line, and exit code 1."""
-    from .errors import HostError
-
     arguments = parser().parse_args()
     try:
         sys.exit(arguments.function(arguments))

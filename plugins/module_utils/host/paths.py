@@ -14,6 +14,7 @@ PREFLIGHT = "/var/cache/servewright/.preflight"  # answers that engines' parsers
 UNITS = "/etc/systemd/system"
 RESERVES = (ETC + "/.reserve", VAR + "/.reserve")
 RECOVER_UNIT = "servewright-recover.service"
+SERVICE_VARIABLE = "SERVEWRIGHT_SERVICE"  # in the environment of each engine: its processes are known by it
 
 
 def unit_name(service):

@@ -9,7 +9,7 @@ _LIMITS = {"Max open files": "nofile", "Max locked memory": "memlock"}
 
 def _read(pid, name):
     try:
-        with open("/proc/%d/%s" % (pid, name), "rb") as stream:
+        with open("/proc/%s/%s" % (pid, name), "rb") as stream:
             return stream.read()
     except OSError:
         return None

@@ -27,6 +27,7 @@ _PROPERTIES = (
     "NeedDaemonReload",
     "ControlGroup",
     "ActiveEnterTimestamp",
+    "User",
 )
 _CGROUP_ROOTS = ("/sys/fs/cgroup/systemd", "/sys/fs/cgroup", "/sys/fs/cgroup/unified")
 
@@ -89,8 +90,22 @@ def start(unit, timeout):
 
 
 def stop(unit, timeout):
-    """Stop a unit: SIGTERM to the main process, SIGKILL to what is left after the unit's own TimeoutStopSec."""
-    run(["systemctl", "stop", unit], timeout=timeout, check=False)
+    """Stop a unit: SIGTERM to the main process, SIGKILL to what is left after the unit's own TimeoutStopSec.
+
+    Ends after `timeout` seconds in any case: what outlives SIGKILL keeps systemd waiting, too.
+    """
+    run(["timeout", f"{timeout:g}", "systemctl", "stop", unit], timeout=timeout + 10, check=False)
+
+
+def kill(unit, grace):
+    """Begin to stop a unit, with SIGKILL to all of it after `grace` seconds instead of the unit's TimeoutStopSec."""
+    run(["systemctl", "stop", "--no-block", unit])
+    end = time.monotonic() + grace
+    while show(unit)["ActiveState"] not in ("inactive", "failed"):
+        if time.monotonic() > end:
+            run(["systemctl", "kill", "--signal=SIGKILL", unit], check=False)
+            return
+        time.sleep(0.1)
 
 
 def enable(unit):
@@ -127,6 +142,12 @@ def log(unit, lines=20, invocation=None):
     match = ["_SYSTEMD_INVOCATION_ID=" + invocation] if invocation else ["-u", unit]
     out = run(["journalctl", "--no-pager", "-o", "json", "-n", str(lines), *match], check=False).stdout
     return [_message(json.loads(line)) for line in out.splitlines() if line.startswith("{")]
+
+
+def logged(unit, invocation):
+    """True when the host's log has a line that a process of this unit wrote in this invocation."""
+    match = ["_SYSTEMD_UNIT=" + unit, "_SYSTEMD_INVOCATION_ID=" + invocation]
+    return bool(run(["journalctl", "--no-pager", "--quiet", "-o", "cat", "-n", "1", *match], check=False).stdout)
 
 
 def log_text(invocation, pattern):

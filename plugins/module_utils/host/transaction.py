@@ -10,15 +10,15 @@ or the host goes down, recover() goes back to the committed release.
 from __future__ import annotations
 
 import os
-import time
 from concurrent.futures import ThreadPoolExecutor
 
-from . import files, gates, gpus, paths, ready, releases, retention, systemd
+from . import files, gates, gpus, leftovers, paths, ready, releases, retention, systemd
 from .errors import HostError, StepError
 from .journal import Journal, latest
 from .proc import describe
 
 MARGIN_SECONDS = 30  # what systemctl may take beyond the unit's own timeouts
+LOADING_GRACE_SECONDS = 3  # from SIGTERM to SIGKILL for a release that has not served yet
 NOTHING = "nothing ran before, and nothing runs now"
 
 
@@ -74,8 +74,9 @@ def transact(service, number):
 def _replace(journal, release, number, displaces=()):
     """Stop what runs and start a release; gives the seconds it took to load."""
     service = release["service"]
+    served = _served(journal)
     journal.step("stopping")
-    _stop(service)
+    _stop(service, release["user"], served)
     for other in displaces:
         _stop(other)
         systemd.disable(paths.unit_name(other))
@@ -103,18 +104,25 @@ def _install(service, number):
     systemd.daemon_reload()
 
 
-def _stop(service):
-    """Stop a service. Raises StepError with the processes that outlived SIGKILL."""
+def _served(journal):
+    """False when what runs now was started by this transaction and has not become ready."""
+    steps = [step["step"] for step in journal.steps() if step["step"] in ("starting", "verifying")]
+    return steps[-1:] != ["starting"]
+
+
+def _stop(service, user="", served=True):
+    """Stop a service, with all it left behind. Raises StepError with the processes that outlived SIGKILL.
+
+    One that has not served has nothing to finish, and may not heed SIGTERM while it loads (vLLM 0.32.0 loses the
+    first): it is not waited for. `user` is that of the service when its unit is gone, and says it no more.
+    """
     unit = paths.unit_name(service)
     state = systemd.show(unit)
-    if state["LoadState"] == "not-found":
-        return
-    systemd.stop(unit, _stop_timeout(service) + MARGIN_SECONDS)
-    deadline = time.monotonic() + 5
-    left = systemd.pids(state["ControlGroup"])
-    while left and time.monotonic() < deadline:
-        time.sleep(0.1)
-        left = systemd.pids(state["ControlGroup"])
+    if state["LoadState"] != "not-found":
+        if not served:
+            systemd.kill(unit, LOADING_GRACE_SECONDS)
+        systemd.stop(unit, _stop_timeout(service) + MARGIN_SECONDS)
+    left = leftovers.end(service, state["User"] or user)
     if left:
         raise StepError("processes outlived SIGKILL: {}".format("; ".join(map(describe, left))), survivors=left)
 
@@ -146,19 +154,11 @@ def roll_back(journal, facts, error):
     journal.going_back = True
     journal.step("rolling_back", reason=str(error), log=getattr(error, "diagnosis", []))
     if getattr(error, "survivors", None):
-        _finish(
-            journal,
-            "rollback_failed",
-            message=f"{error}: the host needs a reboot; nothing was started",
-            next_steps=[
-                "reboot the host: the boot finishes this by going back to the committed release",
-                "until then the GPUs and the port may be held by the processes named above",
-            ],
-        )
+        _needs_reboot(journal, error)
         return
     try:
         if previous is None:
-            _remove(service)
+            _remove(service, _served(journal))
             _bring_back(journal, facts["displaces"])
             message = "{} serves again".format(", ".join(facts["displaces"])) if facts["displaces"] else NOTHING
             _finish(journal, "restored", release=None, message=message)
@@ -174,6 +174,9 @@ def roll_back(journal, facts, error):
         _bring_back(journal, facts["displaces"])
         _finish(journal, "restored", release=previous, load_seconds=loaded)
     except (StepError, HostError) as second:
+        if getattr(second, "survivors", None):
+            _needs_reboot(journal, second)
+            return
         _finish(
             journal,
             "rollback_failed",
@@ -185,6 +188,19 @@ def roll_back(journal, facts, error):
                 f"mend the cause, then deploy again or roll back to a release in {paths.releases(service)}",
             ],
         )
+
+
+def _needs_reboot(journal, error):
+    """Processes outlived SIGKILL: whatever is started on top of them would find no GPU memory."""
+    _finish(
+        journal,
+        "rollback_failed",
+        message=f"{error}: the host needs a reboot; nothing was started",
+        next_steps=[
+            "reboot the host: the boot finishes this by going back to the committed release",
+            "until then the GPUs and the port may be held by the processes named above",
+        ],
+    )
 
 
 def _stopped(journal):
@@ -203,10 +219,10 @@ def _bring_back(journal, displaced):
         _verify(journal, release, number)
 
 
-def _remove(service):
+def _remove(service, served):
     """Take the unit of a first release that failed away again; its folder stays as evidence."""
     unit = paths.unit_name(service)
-    _stop(service)
+    _stop(service, served=served)
     systemd.disable(unit)
     files.remove(paths.unit_file(service))
     systemd.daemon_reload()

@@ -8,7 +8,7 @@ from typing import Any
 
 import jinja2
 
-from ansible_collections.servewright.llm.plugins.module_utils.host import quoting
+from ansible_collections.servewright.llm.plugins.module_utils.host import paths, quoting
 from servewright.engines import ENGINES
 from servewright.release.digest import digest
 from servewright.spec.service import Service, user_of, venv_of
@@ -47,6 +47,7 @@ def environment_of(service: Service, nccl: dict[str, str]) -> dict[str, str]:
         "TMPDIR": "/tmp",
         "PYTHONUNBUFFERED": "1",
         "HF_HUB_OFFLINE": "1",
+        paths.SERVICE_VARIABLE: service.name,
     }
     if service.gpus:
         environment |= {

@@ -17,7 +17,7 @@ _SECRET_NAME = re.compile(r"(^|_)(TOKEN|API_KEY|SECRET|PASSWORD|PASSWD|CREDENTIA
 _DERIVED = {
     "CUDA_VISIBLE_DEVICES": "comes from 'gpus'",
     "CUDA_DEVICE_ORDER": "'gpus' counts in PCI bus order",
-    "SERVEWRIGHT_RELEASE": "is set by servewright",
+    "SERVEWRIGHT_SERVICE": "is set by servewright",
 }
 
 
@@ -28,7 +28,7 @@ def check(
     found: list[Problem] = []
     for index, service in services.items():
         path: Path = ("servewright_services", index)
-        for rule in (_gpus, _flags, _environment, _timings, _prompts, _user):
+        for rule in (_gpus, _flags, _environment, _timings, _shared_memory, _prompts, _user):
             found += rule(service, path)
         found += _claim(service, path, host)
         unknown = list(_profile(service, path, profiles))
@@ -132,6 +132,15 @@ def _timings(service: Service, path: Path) -> Iterator[Problem]:
             f"({verify.load_timeout:g} s), so a stall would never be seen",
             verify.stall_timeout,
         )
+
+
+def _shared_memory(service: Service, path: Path) -> Iterator[Problem]:
+    size = service.shared_memory_size
+    if service.shared_memory == "private" and size is None:
+        yield Problem((*path, "shared_memory"), "a private /dev/shm needs a size", "private", "shared_memory_size: 64G")
+    if service.shared_memory == "shared" and size is not None:
+        at = (*path, "shared_memory_size")
+        yield Problem(at, "the host's own /dev/shm has its own size", size, "shared_memory: private, or leave this out")
 
 
 def _prompts(service: Service, path: Path) -> Iterator[Problem]:

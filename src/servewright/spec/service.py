@@ -147,6 +147,12 @@ class ServiceBase(Strict):
     nccl: Nccl = Field(default_factory=Nccl, description="The NCCL environment.")
     verify: Verify = Field(default_factory=Verify, description="What proves that a release is good.")
     limits: Limits = Field(default_factory=Limits, description="Limits and timings of the unit.")
+    shared_memory: Literal["shared", "private"] = Field(
+        "shared", description="Use the /dev/shm of the host, or one of the service's own that ends with it."
+    )
+    shared_memory_size: Annotated[str, Field(pattern=r"^[1-9][0-9]*[MG]$")] | None = Field(
+        None, description="Size of a private /dev/shm in MiB or GiB, for instance 64G; it is memory of the host."
+    )
     keep: Keep = Field(default_factory=Keep, description="What stays on the host of earlier releases.")
     user: Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_-]{0,30}$")] | None = Field(
         None, description="System user of the service, made when missing; without it llm-<name>."

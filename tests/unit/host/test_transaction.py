@@ -6,7 +6,14 @@ import itertools
 
 import pytest
 
-from ansible_collections.servewright.llm.plugins.module_utils.host import journal, ready, releases, systemd, transaction
+from ansible_collections.servewright.llm.plugins.module_utils.host import (
+    journal,
+    leftovers,
+    ready,
+    releases,
+    systemd,
+    transaction,
+)
 from ansible_collections.servewright.llm.plugins.module_utils.host.errors import StepError
 from tests.unit.host.test_releases import rendered
 
@@ -16,6 +23,7 @@ def commands(monkeypatch):
     """Every program that would have been run; systemd answers that the unit is active."""
     ran = []
     shown = {"LoadState": "loaded", "ActiveState": "active", "ControlGroup": "/x", "InvocationID": "i", "MainPID": 1}
+    shown["User"] = "u"
     monkeypatch.setattr(systemd, "run", lambda argv, **options: ran.append(argv))
     monkeypatch.setattr(systemd, "show", lambda unit: shown)
     monkeypatch.setattr(systemd, "log", lambda *arguments: [])
@@ -27,10 +35,7 @@ def test_nothing_is_started_on_top_of_processes_that_outlive_sigkill(root, comma
     for number in (1, 2):
         releases.stage(rendered(description=str(number)), "")
     releases.commit("tiny", 1, 1)
-    monkeypatch.setattr(systemd, "pids", lambda group: [1])
-    monkeypatch.setattr(transaction.time, "sleep", lambda seconds: None)
-    clock = itertools.count()
-    monkeypatch.setattr(transaction.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(leftovers, "end", lambda service, user: [1])
     facts = {"release": 2, "previous": 1, "restart": True, "displaces": [], "command": "deploy", "requester": "t"}
     transaction.transact("tiny", transaction.begin("tiny", **facts))
     last = journal.latest("tiny").steps()[-1]

@@ -63,6 +63,9 @@ CASES = [
         "needs 4 GPUs, but 2 are claimed (claim 4 GPUs or set tensor to 2)",
     ),
     (service(gpus=[0, 0], parallelism={"tensor": 2}), "[0].gpus: [0, 0] names a GPU twice"),
+    (service(shared_memory="private"), "[0].shared_memory: a private /dev/shm needs a size"),
+    (service(shared_memory_size="64G"), "[0].shared_memory_size: the host's own /dev/shm has its own size"),
+    (service(shared_memory="private", shared_memory_size="64GB"), "[0].shared_memory_size: "),
     (service(limits={"gpu_wait": 400}), "[0].limits.gpu_wait: 400 s is not below start_timeout (300 s)"),
     (service(verify={"stall_timeout": 2000}), "[0].verify.stall_timeout: 2000 s is above load_timeout (1800 s)"),
     (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from .. import gpus, paths
+from .. import gpus, leftovers, paths, proc
 
 FATAL, WARNING, OK = "fatal", "warning", "ok"
 
@@ -15,6 +15,14 @@ class Subject:
     def __init__(self, release, displaced=()):
         self.release = release
         self.freed = {paths.unit_name(service) for service in (release["service"], *displaced)}
+
+    def ends(self, pid):
+        """True for a process that will have been ended before the release starts."""
+        return proc.unit(pid) in self.freed or pid in self._strays
+
+    @functools.cached_property
+    def _strays(self):
+        return leftovers.strays(self.release["service"], self.release["user"])
 
     @functools.cached_property
     def gpus(self):

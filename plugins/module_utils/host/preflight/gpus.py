@@ -7,7 +7,7 @@ from .check import fatal
 
 
 def claim(subject):
-    """The claimed GPUs are there, and held by nobody but services that will be stopped."""
+    """The claimed GPUs are there, and held by nobody but what will be ended."""
     claimed = subject.release["gpus"]
     if not claimed:
         return []
@@ -24,5 +24,5 @@ def claim(subject):
     return [
         fatal(f"a claimed GPU is held by {proc.describe(pid)}", "end that process, or claim other GPUs")
         for pid in gpus.holders(claimed)
-        if proc.unit(pid) not in subject.freed
+        if not subject.ends(pid)
     ]

@@ -12,11 +12,11 @@ FREE_BYTES = 64 << 20  # room for the release and the journals
 
 
 def port(subject):
-    """The port is free, or held by a service that will be stopped."""
+    """The port is free, or held by what will be ended."""
     listen = subject.release["listen"]
     found = []
     for pid in ports.holders(listen["host"], listen["port"]):
-        if pid == 0 or proc.unit(pid) not in subject.freed:
+        if pid == 0 or not subject.ends(pid):
             who = proc.describe(pid) if pid else "a process that cannot be seen"
             found.append(
                 fatal(

@@ -1,0 +1,147 @@
+"""Makes shared memory on a test host, as engines do, and holds it in every way that a process can.
+
+Copied to the host and run there:
+
+    python3 segments.py hold KIND PATH OWNER   make PATH as user OWNER, hold it by KIND, print "held", until killed
+    python3 segments.py churn SECONDS FILE     make, hold and remove segments; what is lost goes into FILE
+"""
+
+import array
+import contextlib
+import ctypes
+import mmap
+import os
+import pwd
+import random
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+SIZE = 4096
+NAMES = ("psm_%s", "sem.mp-%s", "sem.loky-%s", "nccl-%s", "torch_1_%s", "cuda.shm.0.%s", "vllm_dist_%s", "my-vllm-%s",
+         "vllm_offload_%s.mmap", "sglang_loads_%s_1.shm", "sgl_shm_mq_1_%s", "sgl_shm_mm_1_%s")  # fmt: skip
+
+
+def make(path, mode=os.O_RDWR):
+    handle = os.open(path, os.O_CREAT | os.O_EXCL | mode, 0o600)
+    os.truncate(path, SIZE)
+    return handle
+
+
+def mapped(path):
+    """Mapped, with the file closed."""
+    handle = make(path)
+    held = mmap.mmap(handle, SIZE)
+    os.close(handle)
+    return held
+
+
+def read_only(path):
+    os.close(make(path))
+    handle = os.open(path, os.O_RDONLY)
+    held = mmap.mmap(handle, SIZE, prot=mmap.PROT_READ)
+    os.close(handle)
+    return held
+
+
+def opened(path):
+    """Open, without a mapping."""
+    return os.fdopen(make(path), "rb")
+
+
+def semaphore(path):
+    """Mapped under another name than it has now: maps shows that one, as deleted."""
+    temporary = path + ".new"
+    held = mapped(temporary)
+    os.link(temporary, path)
+    os.unlink(temporary)
+    return held
+
+
+def namespace(path):
+    """Seen only in a mount namespace of its own, under another name."""
+    os.close(make(path))
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(0x00020000):  # CLONE_NEWNS
+        raise OSError(ctypes.get_errno(), "unshare")
+    for command in ("mount --make-rprivate /", "mount --bind /dev/shm /mnt", "umount -l /dev/shm"):
+        subprocess.run(command.split(), check=True)
+    return os.open(path.replace("/dev/shm", "/mnt"), os.O_RDWR)
+
+
+def in_flight(path):
+    """Sent through a socket and not received yet: no process shows it."""
+    handle = make(path)
+    one, two = socket.socketpair()
+    one.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [handle]))])
+    os.close(handle)
+    return one, two
+
+
+def headless(path):
+    """Mapped by a process whose main thread has ended."""
+    held = mapped(path)
+    threading.Thread(target=lambda: (say(), time.sleep(3600), held)).start()
+    ctypes.CDLL(None).pthread_exit(None)
+
+
+KINDS = {f.__name__: f for f in (mapped, read_only, opened, semaphore, namespace, in_flight, headless)}
+
+
+def say():
+    print("held", flush=True)
+
+
+def hold(kind, path, owner):
+    if kind == "headless":
+        threading.Timer(0.2, lambda: os.chown(path, pwd.getpwnam(owner).pw_uid, -1)).start()
+    held = KINDS[kind](path)
+    os.chown(path.replace("/dev/shm", "/mnt") if kind == "namespace" else path, pwd.getpwnam(owner).pw_uid, -1)
+    say()
+    time.sleep(3600)
+    return held
+
+
+def churn(seconds, lost):
+    """Segments come and go at random times; some are mapped late, some are held by nobody for a while."""
+    end, live = time.monotonic() + float(seconds), []
+    while time.monotonic() < end or live:
+        now = time.monotonic()
+        for item in list(live):
+            until, path, inode, held = item
+            try:
+                if os.stat(path).st_ino != inode:
+                    raise FileNotFoundError
+                if now > until:
+                    if held is None:
+                        os.close(os.open(path, os.O_RDWR))  # the receiver opens it at last
+                    os.unlink(path)
+                    live.remove(item)
+            except FileNotFoundError:
+                with open(lost, "a") as stream:
+                    print(path, "held" if held else "on its way", file=stream)
+                live.remove(item)
+        if now < end and len(live) < 200:
+            path = "/dev/shm/" + random.choice(NAMES) % os.urandom(4).hex()
+            kind = random.choice((mapped, read_only, opened, semaphore, None))
+            if kind is None:
+                os.close(make(path))
+                held = None
+            elif random.random() < 0.3:
+                handle = make(path)
+                os.close(handle)
+                time.sleep(random.random() / 20)  # created, not yet mapped
+                handle = os.open(path, os.O_RDWR)
+                held = mmap.mmap(handle, SIZE)
+                os.close(handle)
+            else:
+                held = kind(path)
+            live.append((now + random.uniform(0.1, 12), path, os.stat(path).st_ino, held))
+        time.sleep(0.005)
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt):
+        {"hold": hold, "churn": churn}[sys.argv[1]](*sys.argv[2:])
