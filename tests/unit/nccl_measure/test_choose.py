@@ -64,6 +64,23 @@ def test_a_setting_that_failed_at_a_size_is_out() -> None:
     assert TREE not in chosen
 
 
+def test_a_setting_measured_only_where_it_may_win_is_taken_there() -> None:
+    times = {"Ring/LL": (10.0, 12.0), "Ring/Simple/16": (10.1, 13.0, 60.0, 2000.0)}
+    small, large = choose.bands(_summaries(times), "all_reduce", [LL, SIMPLE], 0.0, partial=True)
+    assert (small.setting, large.setting) == (LL, SIMPLE)
+
+
+def test_times_of_different_methods_are_not_chosen_from() -> None:
+    found = _summaries(TIMES)
+    found["Ring/LL", "all_reduce", MIB] = Summary(80.0, 80.0, 80.0, 1, True, calls=200)
+    with pytest.raises(compare.MethodError, match=f"all_reduce of {MIB} bytes was measured with 1 and 200 calls"):
+        choose.bands(found, "all_reduce", [LL, SIMPLE])
+    with pytest.raises(compare.MethodError):
+        choose.finalists(found, "all_reduce", [LL, SIMPLE])
+    with pytest.raises(compare.MethodError):
+        choose.single(found, MESSAGES, {"decode": 1, "prefill": 1})
+
+
 def test_nothing_right_leaves_nothing_to_choose() -> None:
     with pytest.raises(choose.NothingToChooseError, match="all_reduce"):
         choose.bands(_summaries(TIMES, wrong=tuple(TIMES)), "all_reduce", [LL, SIMPLE, TREE])

@@ -9,8 +9,10 @@ from servewright.nccl.measure import compare, record, table
 from servewright.nccl.measure.record import Timing
 
 
-def _timing(case: str, median: float, round_: int = 1, correct: bool = True, size: int = 14336) -> Timing:
-    return Timing(case, round_, "all_reduce", size, median, median * 0.98, median * 1.02, 1.0, correct)
+def _timing(
+    case: str, median: float, round_: int = 1, correct: bool = True, size: int = 14336, calls: int = 50
+) -> Timing:
+    return Timing(case, round_, "all_reduce", size, median, median * 0.98, median * 1.02, 1.0, correct, calls)
 
 
 def _summaries(**times: tuple[float, ...]) -> dict[compare.Key, compare.Summary]:
@@ -57,7 +59,7 @@ def test_the_median_of_rounds_counts_not_the_luckiest() -> None:
 
 
 def test_a_disturbed_start_does_not_hide_a_difference() -> None:
-    disturbed = Timing("one", 3, "all_reduce", 14336, 10.1, 9.9, 40.0, 1.0, True)
+    disturbed = Timing("one", 3, "all_reduce", 14336, 10.1, 9.9, 40.0, 1.0, True, 50)
     calm = [_timing("one", 10.0, 1), _timing("one", 10.2, 2), disturbed, _timing("other", 20.0)]
     summaries = compare.summarise(calm)
     first, second = summaries["one", "all_reduce", 14336], summaries["other", "all_reduce", 14336]
@@ -112,3 +114,52 @@ def test_a_failed_case_keeps_its_diagnosis() -> None:
 def test_a_text_that_is_no_result(text: str) -> None:
     with pytest.raises(record.RecordError):
         record.read(text)
+
+
+def test_times_of_graphs_of_different_length_are_refused() -> None:
+    with pytest.raises(compare.MethodError, match="one at 14336 bytes was measured with 50 and 200 calls per graph"):
+        compare.summarise([_timing("one", 20.0), _timing("one", 28.0, 2, calls=200)])
+    with pytest.raises(compare.MethodError, match="50 and 200"):
+        compare.paired([_timing("one", 20.0), _timing("two", 28.0, calls=200)], "one", "two", "all_reduce", 14336)
+
+
+def test_what_a_start_does_to_all_its_cases_is_taken_out() -> None:
+    """Starts differ by up to 30 %, cases by 2 %: raw they are the same, levelled they are told apart."""
+    starts = {1: 1.0, 2: 1.3, 3: 0.9, 4: 1.1}
+    timings = [_timing("slow", 10.2 * by, number) for number, by in starts.items()]
+    timings += [_timing("fast", 10.0 * by, number) for number, by in starts.items()]
+    # Measured in the good starts alone, it only looks the fastest.
+    timings += [_timing("lucky", 10.4 * starts[number], number) for number in (3, 1)]
+    level = compare.summarise(compare.levelled(timings))
+    found = {case: level[case, "all_reduce", 14336] for case in ("slow", "fast", "lucky")}
+    assert found["slow"].median / found["fast"].median == pytest.approx(1.02)
+    assert found["lucky"].median / found["fast"].median == pytest.approx(1.04)
+    raw = compare.summarise(timings)
+    assert raw["lucky", "all_reduce", 14336].median < raw["fast", "all_reduce", 14336].median
+
+
+def test_levelling_leaves_alone_what_has_nothing_in_common() -> None:
+    timings = [_timing("one", 10.0, 1), _timing("two", 12.0, 2)]
+    assert compare.levelled(timings) == timings
+
+
+def test_pairs_of_one_round_hide_no_drift_and_no_disturbed_round() -> None:
+    timings = []
+    for number in range(1, 31):
+        drift = 1 + number / 30
+        disturbed = 5 if number == 7 else 1
+        timings += [_timing("one", 10.0 * drift * disturbed, number), _timing("two", 10.1 * drift, number)]
+    found = compare.paired(timings, "one", "two", "all_reduce", 14336)
+    assert found is not None
+    assert (found.ratio, found.rounds) == (pytest.approx(10 / 10.1), 30)
+    assert (found.low, found.high) == (pytest.approx(10 / 10.1), pytest.approx(10 / 10.1))
+    assert compare.paired(timings, "one", "three", "all_reduce", 14336) is None
+
+
+@pytest.mark.parametrize(("rounds", "low", "high"), [(5, 1, 5), (6, 1, 6), (10, 2, 9), (20, 6, 15), (30, 10, 21)])
+def test_the_interval_of_a_median_is_that_of_the_order_statistics(rounds: int, low: int, high: int) -> None:
+    timings = [_timing("one", float(number), number) for number in range(1, rounds + 1)]
+    timings += [_timing("two", 1.0, number) for number in range(1, rounds + 1)]
+    found = compare.paired(timings, "one", "two", "all_reduce", 14336)
+    assert found is not None
+    assert (found.low, found.high) == (low, high)

@@ -170,3 +170,26 @@ def test_many_rows(library: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch, tmp_pa
     tuner = _tuner(library, monkeypatch, tmp_path, rows)
     assert tuner.choose(ALL_REDUCE, 299) == ((RING, LL), 299)
     tuner.close()
+
+
+def test_a_table_that_is_read_again_counts_for_the_next_message(
+    library: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SERVEWRIGHT_TUNER_RELOAD", "1")
+    tuner = _tuner(library, monkeypatch, tmp_path, TABLE)
+    assert tuner.choose(ALL_REDUCE, 14336) == ((RING, LL), 2)
+    for channels in range(1, 40):
+        (tmp_path / "table.csv").write_text(f"allreduce,0,{2**40},ring,simple,{channels},-1,-1\n" * channels)
+        assert tuner.choose(ALL_REDUCE, 14336) == ((RING, SIMPLE), channels)
+    (tmp_path / "table.csv").write_text("nonsense\n")
+    assert tuner.choose(ALL_REDUCE, 14336) == (None, 0)
+    tuner.close()
+
+
+def test_a_table_is_read_once_unless_asked(
+    library: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    tuner = _tuner(library, monkeypatch, tmp_path, TABLE)
+    (tmp_path / "table.csv").write_text("")
+    assert tuner.choose(ALL_REDUCE, 14336) == ((RING, LL), 2)
+    tuner.close()

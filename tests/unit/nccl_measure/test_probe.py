@@ -172,6 +172,8 @@ def test_mixed_models_are_measured_with_a_warning() -> None:
         ({"cases": [{"name": "x", "environment": {"NCCL_PROTO": 1}}]}, "cases[0].environment"),
         ({"cases": [{"name": "x", "environment": {"LD_PRELOAD": "/x"}}]}, "set it for the probe"),
         ({"cases": [{"name": "x", "record": True}]}, "debug_directory"),
+        ({"cases": [{"name": "x", "settings": {"y": {"table": ""}}}]}, "y must have a table"),
+        ({"gang": 0}, "gang must be 1 or more"),
     ],
 )
 def test_a_bad_job_is_refused_with_the_place(change: dict[str, Any], words: str) -> None:
@@ -184,6 +186,52 @@ def test_text_that_is_no_job() -> None:
     status, result = _run("ranks: 2")
     assert status == 2
     assert "not JSON" in result["diagnoses"][0]["detail"]
+
+
+def _trial(**extra: Any) -> cases.Case:
+    tables = {"one": cases.Trial("table 1\n", (64, 256)), "two": cases.Trial("table 2\n", (64,))}
+    return cases.Case("trials", {"NCCL_MIN_CTAS": "8"}, trials=tables, **extra)
+
+
+def test_settings_share_a_start_and_are_cases_of_their_own() -> None:
+    status, result = _run(_job(_trial()))
+    assert status == 0
+    one, two = result["cases"]
+    assert (one["name"], [row["bytes"] for row in one["results"]]) == ("one", [64, 256])
+    assert (two["name"], [row["bytes"] for row in two["results"]]) == ("two", [64])
+    assert (one["files"], two["files"]) == (
+        {"NCCL_TUNER_CONFIG_FILE": "table 1\n"},
+        {"NCCL_TUNER_CONFIG_FILE": "table 2\n"},
+    )
+    assert one["environment"] == two["environment"] == {"NCCL_MIN_CTAS": "8"}
+
+
+def test_each_setting_is_measured_under_its_own_table() -> None:
+    """The stand-in for NCCL reads the table at every call, as the plugin does, and is slow under the second."""
+    _, result = _run(_job(_trial(), sizes=(64,)), FAKE_SLOW_TABLE="table 2")
+    one, two = (case["results"][0]["median_us"] for case in result["cases"])
+    assert two > one + 1000
+    _, result = _run(_job(_trial(prune=1.5), sizes=(64,)), FAKE_SLOW_TABLE="table 2")
+    one, two = (case["results"][0] for case in result["cases"])
+    assert (one["repeats"], two["repeats"]) == (3, 1), "what is hopeless is timed once"
+
+
+def test_ranks_of_a_gang_start_together_and_are_measured_in_turn() -> None:
+    listed = [cases.Case(f"case {number}", {"FAKE_START_SECONDS": "2"}) for number in range(4)]
+    status, result = _run(_job(*listed, gang=4))
+    assert status == 0
+    assert [case["name"] for case in result["cases"]] == [case.name for case in listed]
+    began = [float(case["effective"]["NCCL_FAKE_BEGAN"]) for case in result["cases"]]
+    assert max(began) < min(began) + 2, "each takes two seconds to start, and none waited for another"
+
+
+@pytest.mark.parametrize("fault", ["init hang", "first hang", "late hang", "crash"])
+def test_a_fault_in_a_gang_costs_no_other_case(fault: str) -> None:
+    bad = cases.Case("bad", {"FAKE_FAULT": fault})
+    status, result = _run(_job(cases.Case("before"), bad, cases.Case("after"), gang=3, timeout=3))
+    assert status == 1
+    assert [case["status"] for case in result["cases"]] == ["measured", "failed", "measured"]
+    assert result["complete"]
 
 
 def _alive(pid: int) -> bool:

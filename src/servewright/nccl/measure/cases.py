@@ -32,14 +32,31 @@ NOTHING = "nothing set"
 
 
 @dataclass(frozen=True)
+class Trial:
+    """A tuner table, and the sizes at which it is measured."""
+
+    table: str
+    sizes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Case:
-    """One start of a process group. files: variables whose value is to be the path of a file with this text."""
+    """One start of a process group. files: variables whose value is to be the path of a file with this text.
+
+    trials: tables measured in turn on this start's one communicator, by the name they get in the result. prune: a
+    trial that is slower than the best of its size by more than this factor is timed once and left. sizes,
+    collectives and repeats: the job's when None.
+    """
 
     name: str
     environment: Environment = field(default_factory=dict)
     files: Environment = field(default_factory=dict)
     round: int = 1
     collectives: tuple[str, ...] | None = None
+    sizes: tuple[int, ...] | None = None
+    repeats: int | None = None
+    trials: Mapping[str, Trial] = field(default_factory=dict)
+    prune: float | None = None
 
     def as_job(self) -> dict[str, Any]:
         row: dict[str, Any] = {
@@ -50,6 +67,15 @@ class Case:
         }
         if self.collectives is not None:
             row["collectives"] = list(self.collectives)
+        if self.sizes is not None:
+            row["sizes"] = list(self.sizes)
+        if self.repeats is not None:
+            row["repeats"] = self.repeats
+        if self.trials:
+            row["settings"] = {
+                name: {"table": trial.table, "sizes": list(trial.sizes)} for name, trial in self.trials.items()
+            }
+            row["prune"] = self.prune
         return row
 
 
@@ -182,6 +208,40 @@ def widened(environment: Environment, most: int, protocols: Sequence[str] = PROT
     return wide
 
 
+def trials(
+    environment: Environment,
+    wanted: Mapping[Setting, Sequence[int]],
+    collective: str,
+    plugin: str,
+    ranks: int,
+    number: int,
+) -> Case:
+    """All settings on the communicator of one start, at the sizes wanted: start-to-start spread is common to all.
+
+    environment: as `widened` returns it. number: of the start; each has an order of its own.
+    """
+    order = random.Random(number).sample(list(wanted), len(wanted))
+    return Case(
+        "trials",
+        {**environment, PLUGIN: plugin},
+        round=number,
+        collectives=(collective,),
+        sizes=tuple(sorted({size for sizes in wanted.values() for size in sizes})),
+        trials={
+            str(setting): Trial(row(collective, 0, ENDLESS, setting, ranks) + "\n", tuple(wanted[setting]))
+            for setting in order
+        },
+    )
+
+
+def everywhere(environment: Environment, setting: Setting) -> Case:
+    """A setting for all sizes by variables alone. environment: as `widened` returns it."""
+    found = {**environment, "NCCL_ALGO": setting.algorithm, "NCCL_PROTO": setting.protocol}
+    if setting.channels:
+        found |= {"NCCL_MIN_CTAS": str(setting.channels), "NCCL_MAX_CTAS": str(setting.channels)}
+    return Case(f"{setting} everywhere", found)
+
+
 def sweep(
     environment: Environment, candidates: Mapping[str, Sequence[Setting]], plugin: str, ranks: int
 ) -> list[Case]:
@@ -228,8 +288,9 @@ def job(
     timeout: float = 60.0,
     environment: Environment | None = None,
     rehearsal: bool = False,
+    gang: int = 1,
 ) -> dict[str, Any]:
-    """What probe.py reads. timeout: seconds per case; environment: for every case."""
+    """What probe.py reads. timeout: seconds per case; environment: for every case; gang: cases started together."""
     return {
         "ranks": ranks,
         "backend": "gloo" if rehearsal else "nccl",
@@ -241,5 +302,6 @@ def job(
         "calls": 3 if rehearsal else 50,
         "graph": not rehearsal,
         "timeout": timeout,
+        "gang": gang,
         "cases": [case.as_job() for case in cases],
     }

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from .cases import ENDLESS, Setting, row
-from .compare import Key, Summary
+from .compare import Key, Summary, same_method
 from .sizes import Message, Phase
 
 TOLERANCE = 0.01
@@ -25,21 +25,32 @@ SHORTLIST = 0.05
 def finalists(
     summaries: Mapping[Key, Summary],
     collective: str,
-    candidates: Iterable[Setting],
+    candidates: Sequence[Setting],
     margin: float = SHORTLIST,
 ) -> list[Setting]:
     """The settings that further rounds may show to be the best at some size.
 
     The best of many noisy times is partly luck, so the winner of a single sweep does worse when it is measured
-    again. Measure these again, and choose from both runs together.
-    Raises NothingToChooseError.
+    again. Measure these again, and choose from those times alone.
+    Raises NothingToChooseError, MethodError.
     """
+    by_size = finalists_by_size(summaries, collective, candidates, margin)
+    kept = {setting for found in by_size.values() for setting in found}
+    return [setting for setting in candidates if setting in kept]
+
+
+def finalists_by_size(
+    summaries: Mapping[Key, Summary],
+    collective: str,
+    candidates: Sequence[Setting],
+    margin: float = SHORTLIST,
+) -> dict[int, list[Setting]]:
+    """The same, for each size those that may be the best there. Raises NothingToChooseError, MethodError."""
     usable, best = _usable(summaries, collective, candidates)
-    return [
-        setting
-        for setting, found in usable.items()
-        if any(found[size] <= best[size] * (1 + margin) for size in best)
-    ]
+    return {
+        size: [setting for setting, found in usable.items() if found[size] <= best[size] * (1 + margin)]
+        for size in best
+    }
 
 
 @dataclass(frozen=True)
@@ -57,14 +68,17 @@ def bands(
     collective: str,
     candidates: Iterable[Setting],
     tolerance: float = TOLERANCE,
+    *,
+    partial: bool = False,
 ) -> list[Band]:
     """The fewest bands in which no measured size is slower than its best by more than `tolerance`.
 
     Between two measured sizes of different bands the border is their geometric mean; the first band starts at 0 and
-    the last has no end. Settings with wrong results at any size are out altogether.
-    Raises NothingToChooseError.
+    the last has no end. Settings with wrong results at any size are out altogether. So are those that lack a size,
+    unless partial: then each setting was measured only where it may be the best.
+    Raises NothingToChooseError, MethodError.
     """
-    usable, best = _usable(summaries, collective, candidates)
+    usable, best = _usable(summaries, collective, candidates, partial)
     sizes = sorted(best)
     found_bands: list[tuple[list[int], Setting]] = []
     at = 0
@@ -87,28 +101,35 @@ def bands(
 
 
 def _usable(
-    summaries: Mapping[Key, Summary], collective: str, candidates: Iterable[Setting]
+    summaries: Mapping[Key, Summary],
+    collective: str,
+    candidates: Iterable[Setting],
+    partial: bool = False,
 ) -> tuple[dict[Setting, dict[int, float]], dict[int, float]]:
     """Microseconds by size of every setting that was right at all sizes, and the least of them by size."""
     times: dict[Setting, dict[int, float]] = {}
+    calls: dict[int, set[int]] = {}
     wrong: set[Setting] = set()
     for setting in candidates:
         for (case, name, size), summary in summaries.items():
             if name == collective and case == str(setting):
                 times.setdefault(setting, {})[size] = summary.median
+                calls.setdefault(size, set()).add(summary.calls)
                 if not summary.correct:
                     wrong.add(setting)
-    sizes = sorted({size for found in times.values() for size in found})
+    for size, counts in calls.items():
+        same_method(counts, f"{collective} of {size} bytes")
+    sizes = sorted(calls)
     usable = {
         setting: found
         for setting, found in times.items()
-        if setting not in wrong and len(found) == len(sizes)
+        if setting not in wrong and (partial or len(found) == len(sizes))
     }
-    if not usable:
+    if not usable or not all(any(size in found for found in usable.values()) for size in sizes):
         raise NothingToChooseError(
             f"{collective}: no setting was measured, with right results, at every size"
         )
-    best = {size: min(found[size] for found in usable.values()) for size in sizes}
+    best = {size: min(found[size] for found in usable.values() if size in found) for size in sizes}
     return usable, best
 
 
@@ -118,7 +139,7 @@ def _stretch(
     """How many sizes in a row the setting is good enough at; then, as a tie-break, how good."""
     slowdown: list[float] = []
     for size in sizes:
-        if times[size] > best[size] * (1 + tolerance):
+        if times.get(size, math.inf) > best[size] * (1 + tolerance):
             break
         slowdown.append(times[size] / best[size])
     return len(slowdown), -sum(slowdown) / len(slowdown) if slowdown else -math.inf
@@ -165,6 +186,9 @@ def single(
     for (case, name, size), summary in summaries.items():
         if name == collective and size in wanted:
             by_case.setdefault(case, {})[size] = summary
+    for size in wanted:
+        if counts := {found[size].calls for found in by_case.values() if size in found}:
+            same_method(counts, f"{collective} of {size} bytes")
     usable = {
         case: found
         for case, found in by_case.items()

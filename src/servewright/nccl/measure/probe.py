@@ -11,8 +11,13 @@ The job, one JSON object (times in seconds, sizes in bytes of the larger of a co
     backend       "nccl", or "gloo" for a rehearsal on CPUs that says nothing about GPUs
     environment   variables set for every case
     cases         [{name, environment, files, round, sizes, record}]: name and environment as measured; files maps a
-                  variable to a text that is written to a file, whose path becomes the variable's value; sizes and
-                  collectives replace the job's; record true makes the case short and has NCCL write its log
+                  variable to a text that is written to a file, whose path becomes the variable's value; sizes,
+                  collectives and repeats replace the job's; record true makes the case short and has NCCL write its
+                  log; settings {name: {table, sizes}} are measured in turn on this case's one communicator, each as a
+                  case of its own in the result: a tuner plugin that reads NCCL_TUNER_CONFIG_FILE again for every
+                  message chooses among them; prune, a factor: a setting that is slower than the best so far of its
+                  size by more is timed once and left
+    gang          cases whose processes start at once; they are measured one after another all the same
     collectives   of all_reduce, all_gather, reduce_scatter
     calls         calls per graph, at most: large messages get fewer
     sizes, dtype, repeats, graph, timeout (per case), debug_directory (where records go)
@@ -22,13 +27,15 @@ the times per collective and size, or a diagnosis with a name and what to do. Th
 was measured and right, 1 when one was not, 2 when the job cannot be used.
 
 The process that reads the job imports torch and never touches a GPU; each rank of each case is a fork of it. So a
-case costs no import of torch, and a rank that hangs in the driver takes nothing else with it.
+case costs no import of torch, and a rank that hangs in the driver takes nothing else with it. What is left of a
+start, CUDA and the communicator, a gang shares: its ranks start together, and idle until theirs is the turn.
 """
 
 # ruff: noqa: B905, UP017 (this runs on Python 3.9: zip has no `strict`, datetime no `UTC`)
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ctypes
 import datetime
 import hashlib
@@ -62,6 +69,8 @@ NEEDS_EXEC = ("LD_PRELOAD", "LD_LIBRARY_PATH", "PYTHONPATH")
 # The environment of whoever starts the probe must not change what is measured. Switching NVLink multicast off is a
 # statement about the hardware, though, and stays.
 INHERITED = ("NCCL_NVLS_ENABLE",)
+TABLE = "NCCL_TUNER_CONFIG_FILE"
+RELOAD = "SERVEWRIGHT_TUNER_RELOAD"
 RECORDED = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,ENV,GRAPH,TUNING,P2P,SHM"}
 # Graph memory and buffers are kept below this by capturing fewer calls of large messages.
 BYTES_PER_GRAPH = 128 << 20
@@ -162,6 +171,7 @@ def read_job(text: str) -> Json:
         "graph": True,
         "timeout": 60,
         "debug_directory": None,
+        "gang": 1,
     }
     unknown = sorted(set(job) - set(known))
     _want(not unknown, f"unknown key {unknown[0]!r}; there are: {', '.join(known)}" if unknown else "")
@@ -169,7 +179,7 @@ def read_job(text: str) -> Json:
     _want(_whole(job["ranks"], 2), "ranks must be 2 or more: one rank sends nothing")
     _want(job["backend"] in ("nccl", "gloo"), "backend must be nccl or gloo")
     _want(job["dtype"] in DTYPES, f"dtype must be one of {', '.join(DTYPES)}")
-    for key in ("repeats", "calls"):
+    for key in ("repeats", "calls", "gang"):
         _want(_whole(job[key], 1), f"{key} must be 1 or more")
     _want(isinstance(job["graph"], bool), "graph must be true or false")
     _want(
@@ -181,11 +191,11 @@ def read_job(text: str) -> Json:
     _want(isinstance(job["cases"], list) and job["cases"], "cases must be a list with at least one case")
     if job["backend"] == "gloo":
         job["graph"] = False  # graphs are CUDA's
-    job["cases"] = [_read_case(case, f"cases[{place}]", job) for place, case in enumerate(job["cases"])]
+    job["cases"] = [read_case(case, f"cases[{place}]", job) for place, case in enumerate(job["cases"])]
     return job
 
 
-def _read_case(given: Any, where: str, job: Json) -> Json:
+def read_case(given: Any, where: str, job: Json) -> Json:
     _want(isinstance(given, dict), f"{where} is not an object")
     known: Json = {
         "name": None,
@@ -195,6 +205,9 @@ def _read_case(given: Any, where: str, job: Json) -> Json:
         "record": False,
         "sizes": job["sizes"],
         "collectives": job["collectives"],
+        "repeats": job["repeats"],
+        "settings": {},
+        "prune": None,
     }
     unknown = sorted(set(given) - set(known))
     _want(
@@ -214,6 +227,18 @@ def _read_case(given: Any, where: str, job: Json) -> Json:
             )
     _sizes(case["sizes"], f"{where}.sizes")
     _collectives(case["collectives"], f"{where}.collectives")
+    _want(_whole(case["repeats"], 1), f"{where}.repeats must be 1 or more")
+    _want(isinstance(case["settings"], dict), f"{where}.settings must map names to tables and sizes")
+    for name, setting in case["settings"].items():
+        _want(
+            isinstance(setting, dict) and set(setting) == {"table", "sizes"} and isinstance(setting["table"], str),
+            f"{where}.settings: {name} must have a table, a text, and sizes",
+        )
+        _sizes(setting["sizes"], f"{where}.settings: {name}: sizes")
+    _want(
+        case["prune"] is None or (isinstance(case["prune"], (int, float)) and case["prune"] > 1),
+        f"{where}.prune must be above 1",
+    )
     return case
 
 
@@ -341,8 +366,13 @@ def loaded_nccl() -> tuple[str, str] | None:
 class Pipe:
     """What a rank tells the probe: one JSON object a line, written at once, so that a killed rank was heard."""
 
-    def __init__(self, descriptor: int) -> None:
-        self.descriptor = descriptor
+    def __init__(self, descriptor: int, turn: int) -> None:
+        self.descriptor, self.turn = descriptor, turn
+
+    def wait(self) -> None:
+        """Until the probe says to go on."""
+        if not os.read(self.turn, 1):
+            raise RuntimeError("the probe ended")
 
     def tell(self, **message: Any) -> None:
         data = memoryview((json.dumps(message) + "\n").encode())
@@ -353,13 +383,16 @@ class Pipe:
 def _fork(work: Callable[[Pipe], None], environment: dict[str, str], log: Path) -> Followed:
     """Run work(pipe) in a fork with its own session."""
     reading, writing = os.pipe()
+    turn, giving = os.pipe()
     parent = os.getpid()
     pid = os.fork()
     if not pid:
         os.close(reading)
-        _in_fork(work, environment, log, Pipe(writing), parent)
+        os.close(giving)
+        _in_fork(work, environment, log, Pipe(writing, turn), parent)
     os.close(writing)
-    return Followed(pid, reading)
+    os.close(turn)
+    return Followed(pid, reading, giving)
 
 
 def _in_fork(
@@ -437,6 +470,15 @@ class Group:
         self.store.set(f"{name}{self.rank}", "1")
         self.store.wait([f"{name}{rank}" for rank in range(self.ranks)], datetime.timedelta(seconds=GRACE))
 
+    def mean(self, value: float) -> float:
+        """Of all ranks' values, the same on each of them."""
+        total = self.torch.ones(1, device=self.device)
+        total.fill_(value)
+        self.torch.distributed.all_reduce(total)
+        self.wait()
+        mean: float = total.item() / self.ranks
+        return mean
+
     def call(self, collective: str, source: Any, target: Any) -> None:
         distributed = self.torch.distributed
         if collective == "all_reduce":
@@ -473,48 +515,53 @@ class Group:
         return source, torch.empty_like(right), right
 
 
-def measure(
-    group: Group, collective: str, size: int, most: int, repeats: int
-) -> tuple[int, list[float], int, int]:
-    """The size measured, microseconds per call for each repeat, wrong elements in all of them, calls per repeat."""
-    torch = group.torch
-    element = torch.empty(0, dtype=group.dtype).element_size()
-    unit = element * group.ranks
-    size = -(-size // unit) * unit
-    calls = max(1, min(most, BYTES_PER_GRAPH // size)) if repeats > 1 else 1
-    source, target, right = group.buffers(collective, size, calls)
+class Load:
+    """Buffers for one collective at one size: every timed call works on its own fresh data, so that each result can
+    be checked and none overflows."""
 
-    def refresh() -> None:
-        # Every timed call works on fresh data, so that each result can be checked and none overflows.
-        if collective == "all_reduce":
-            target.copy_(source)
+    def __init__(self, group: Group, collective: str, size: int, most: int) -> None:
+        element = group.torch.empty(0, dtype=group.dtype).element_size()
+        unit = element * group.ranks
+        self.group, self.collective = group, collective
+        self.size = -(-size // unit) * unit
+        self.calls = max(1, min(most, BYTES_PER_GRAPH // self.size))
+        self.source, self.target, self.right = group.buffers(collective, self.size, self.calls)
+
+    def refresh(self) -> None:
+        if self.collective == "all_reduce":
+            self.target.copy_(self.source)
         else:
-            target.fill_(math.nan)
+            self.target.fill_(math.nan)
 
-    def run() -> None:
-        for call in range(calls):
-            group.call(collective, source[call], target[call])
+    def run(self) -> None:
+        for call in range(self.calls):
+            self.group.call(self.collective, self.source[call], self.target[call])
 
-    def align() -> None:
-        torch.distributed.all_reduce(token)
 
+def measure(group: Group, load: Load, repeats: int, least: float = 0.0) -> tuple[list[float], int]:
+    """Microseconds per call for each repeat, and wrong elements in all of them.
+
+    least: when the first repeat's mean over the ranks is above, the others are left out; 0 for never.
+    """
+    torch = group.torch
     token = torch.ones(1, device=group.device)
-    refresh()
-    align()
-    run()
+    load.refresh()
+    torch.distributed.all_reduce(token)
+    load.run()
     group.wait()
-    timed = run
+    timed = load.run
     if group.graph:
         graph = torch.cuda.CUDAGraph()
         # NCCL's watchdog thread may call CUDA during the capture.
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            run()
+            load.run()
         timed = graph.replay
     wrong = torch.zeros(1, device=group.device, dtype=torch.int64)
-    times = []
-    for repeat in range(WARM_UP + repeats if repeats > 1 else 1):
-        refresh()
-        align()  # ranks start together, so that waiting for the slower one is not timed
+    times: list[float] = []
+    warm_up = WARM_UP if repeats > 1 else 0
+    for repeat in range(warm_up + repeats):
+        load.refresh()
+        torch.distributed.all_reduce(token)  # ranks start together, so that waiting for the slower one is not timed
         if group.gpu:
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             start.record()
@@ -526,15 +573,21 @@ def measure(
             before = time.perf_counter()
             timed()
             took = (time.perf_counter() - before) * 1e6
-        wrong += (target != right).sum()
-        if repeat >= WARM_UP or repeats == 1:
-            times.append(took / calls)
-    return size, times, int(wrong.item()), calls
+        wrong += (load.target != load.right).sum()
+        if repeat >= warm_up:
+            times.append(took / load.calls)
+            if least and len(times) == 1 and group.mean(times[0]) > least:
+                break
+    return times, int(wrong.item())
 
 
-def rank_main(torch: Torch, job: Json, case: Json, rank: int, rendezvous: Path, pipe: Pipe) -> None:
+def rank_main(torch: Torch, job: Json, case: Json, rank: int, folder: Path, pipe: Pipe) -> None:
     pipe.tell(stage="starting")
-    group = Group(torch, job, rank, rendezvous)
+    table = folder / f"table.{rank}"
+    if case["settings"]:
+        table.write_text(next(iter(case["settings"].values()))["table"], encoding="utf-8")
+        os.environ.update({TABLE: str(table), RELOAD: "1"})
+    group = Group(torch, job, rank, folder / "rendezvous")
     pipe.tell(
         stage="initialised",
         environment={name: text for name, text in sorted(os.environ.items()) if name.startswith("NCCL_")},
@@ -544,23 +597,48 @@ def rank_main(torch: Torch, job: Json, case: Json, rank: int, rendezvous: Path, 
     group.wait()
     if first.item() != group.ranks:
         raise RuntimeError(f"wrong data in the first all_reduce: {first.item()} instead of {group.ranks}")
+    pipe.tell(stage="waiting", ready=True)
+    pipe.wait()
     pipe.tell(stage="measuring")
     for collective in case["collectives"]:
         for size in case["sizes"]:
             pipe.tell(stage=f"{collective} {size}")
             try:
-                real, times, wrong, calls = measure(
-                    group, collective, size, job["calls"], 1 if case["record"] else job["repeats"]
-                )
+                load = Load(group, collective, size, 1 if case["record"] else job["calls"])
+                measure_size(group, case, load, size, table, pipe)
             except RuntimeError as error:
                 if group.gpu or "support" not in str(error).lower():
                     raise
                 pipe.tell(unsupported=collective, size=size)
-                continue
-            pipe.tell(collective=collective, size=size, bytes=real, times=times, wrong=wrong, calls=calls)
     group.wait()
     group.meet("end")
     pipe.tell(done=True)
+    pipe.wait()  # an end takes driver and GPU as much as a start: not in another's turn
+
+
+def measure_size(group: Group, case: Json, load: Load, size: int, table: Path, pipe: Pipe) -> None:
+    """One row, or with settings one for each of those that are to be measured at this size."""
+    repeats = 1 if case["record"] else case["repeats"]
+    best = math.inf
+    for name, setting in case["settings"].items() or [(None, None)]:
+        if setting is not None:
+            if size not in setting["sizes"]:
+                continue
+            table.write_text(setting["table"], encoding="utf-8")
+            pipe.tell(stage=f"{load.collective} {size} {name}")
+        least = best * case["prune"] if case["prune"] and best < math.inf else 0.0
+        times, wrong = measure(group, load, repeats, least)
+        if case["prune"]:
+            best = min(best, group.mean(quantile(times, 0.5)))
+        pipe.tell(
+            setting=name,
+            collective=load.collective,
+            size=size,
+            bytes=load.size,
+            times=times,
+            wrong=wrong,
+            calls=load.calls,
+        )
 
 
 # --------------------------------------------------------------------------------------------------------- supervision
@@ -569,8 +647,9 @@ def rank_main(torch: Torch, job: Json, case: Json, rank: int, rendezvous: Path, 
 class Followed:
     """A fork and what it has told so far."""
 
-    def __init__(self, pid: int, reading: int) -> None:
-        self.pid, self.reading = pid, reading
+    def __init__(self, pid: int, reading: int, giving: int) -> None:
+        self.pid, self.reading, self.giving = pid, reading, giving
+        self.open = True
         self.messages: list[Json] = []
         self.rest = b""
         self.status: int | None = None
@@ -580,7 +659,13 @@ class Followed:
         data = os.read(self.reading, 1 << 16)
         *lines, self.rest = (self.rest + data).split(b"\n")
         self.messages += [json.loads(line) for line in lines]
-        return bool(data)
+        self.open = bool(data)
+        return self.open
+
+    def go_on(self) -> None:
+        """Lets a rank that waits go on."""
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self.giving, b".")
 
     def last(self, key: str, default: Any = None) -> Any:
         return next((message[key] for message in reversed(self.messages) if key in message), default)
@@ -592,43 +677,74 @@ class Followed:
         return signal.Signals(os.WTERMSIG(self.status)).name
 
 
-def follow(forks: list[Followed], limit: float) -> tuple[list[int], list[int]]:
-    """Hear all forks to their end. Returns the pids that had to be killed, and those that even so did not end.
+class Start:
+    """The ranks of one case."""
 
-    One that ends without having said that it is done dooms the others, which wait for it: they get a short grace.
+    def __init__(self, forks: list[Followed]) -> None:
+        self.forks = forks
+        self.late: list[int] = []
+        self.stuck: list[int] = []
+
+    def said(self, word: str) -> bool:
+        return all(fork.last(word, False) for fork in self.forks)
+
+    def kill(self) -> None:
+        """End what has not ended by itself, and remember it as late."""
+        self.late = [fork.pid for fork in self.forks if fork.open]
+        for pid in self.late:
+            with contextlib.suppress(ProcessLookupError):  # not yet the leader of its own group
+                os.killpg(pid, signal.SIGKILL)
+
+    def reap(self) -> None:
+        """Wait for every rank that ended or is about to; one that even SIGKILL does not end is stuck."""
+        deadline = time.monotonic() + GRACE
+        for fork in self.forks:
+            while fork.status is None:
+                pid, status = os.waitpid(fork.pid, os.WNOHANG)
+                if pid:
+                    fork.status = status
+                elif time.monotonic() > deadline:
+                    self.stuck.append(fork.pid)
+                    break
+                else:
+                    time.sleep(0.01)
+            os.close(fork.reading)
+            os.close(fork.giving)
+
+
+def hear(starts: list[Start], word: str, limit: float) -> None:
+    """Until every rank has said the word, or never will: its time is over, or it ended.
+
+    One that ends without the word dooms the others of its start, which wait for it: they get a short grace.
     """
-    deadline = time.monotonic() + limit
+    deadlines = {id(start): time.monotonic() + limit for start in starts}
     with selectors.DefaultSelector() as selector:
-        for fork in forks:
-            selector.register(fork.reading, selectors.EVENT_READ, fork)
-        while selector.get_map() and time.monotonic() < deadline:
-            for key, _ in selector.select(max(0.0, min(1.0, deadline - time.monotonic()))):
-                fork = key.data
+        for start in starts:
+            for fork in start.forks:
+                if fork.open and not fork.last(word, False):
+                    selector.register(fork.reading, selectors.EVENT_READ, (start, fork))
+        while selector.get_map():
+            now = time.monotonic()
+            waiting = [key.data for key in selector.get_map().values()]
+            for start, fork in waiting:
+                if now >= deadlines[id(start)]:
+                    selector.unregister(fork.reading)
+            if not selector.get_map():
+                return
+            left = min(deadlines[id(key.data[0])] for key in selector.get_map().values()) - now
+            for key, _ in selector.select(max(0.0, min(1.0, left))):
+                start, fork = key.data
                 if not fork.read():
                     selector.unregister(fork.reading)
-                    if not fork.last("done", False):
-                        deadline = min(deadline, time.monotonic() + 3)
-        late = [key.data.pid for key in selector.get_map().values()]
-    for pid in late:
-        os.killpg(pid, signal.SIGKILL)
-    deadline = time.monotonic() + GRACE
-    stuck = []
-    for fork in forks:
-        while fork.status is None:
-            pid, status = os.waitpid(fork.pid, os.WNOHANG)
-            if pid:
-                fork.status = status
-            elif time.monotonic() > deadline:
-                stuck.append(fork.pid)
-                break
-            else:
-                time.sleep(0.01)
-        os.close(fork.reading)
-    return late, stuck
+                    if not fork.last(word, False):
+                        deadlines[id(start)] = min(deadlines[id(start)], time.monotonic() + 3)
+                elif fork.last(word, False):
+                    selector.unregister(fork.reading)
 
 
-def explain(forks: list[Followed], late: list[int], stuck: list[int], log: Path, facts: Json) -> Json:
+def explain(start: Start, log: Path, facts: Json) -> Json:
     """The diagnosis of a case whose ranks were not all done."""
+    forks, late = start.forks, start.late
     words = _text(log)[-TAIL:].strip()
     errors = [fork.last("error") for fork in forks if fork.last("error")]
     crashes = sorted(
@@ -641,7 +757,7 @@ def explain(forks: list[Followed], late: list[int], stuck: list[int], log: Path,
         f"\n{words}" if words else ""
     )
     text = detail.lower()
-    if stuck:
+    if start.stuck:
         return diagnosis("unkillable", detail)
     if "out of memory" in text:
         return diagnosis("out-of-memory", detail)
@@ -686,18 +802,18 @@ def bus_factor(collective: str, ranks: int) -> float:
     return (2 if collective == "all_reduce" else 1) * (ranks - 1) / ranks
 
 
-def results_of(forks: list[Followed], ranks: int) -> list[Json]:
+def results_of(forks: list[Followed], ranks: int, setting: str | None) -> list[Json]:
     """One row per collective and size: a call lasts as long as on its slowest rank."""
     rows = []
     for message in forks[0].messages:
-        if "times" not in message:
+        if "times" not in message or message["setting"] != setting:
             continue
-        key = (message["collective"], message["size"])
+        key = (message["collective"], message["size"], setting)
         same = [
             other
             for fork in forks
             for other in fork.messages
-            if "times" in other and (other["collective"], other["size"]) == key
+            if "times" in other and (other["collective"], other["size"], other["setting"]) == key
         ]
         if len(same) < ranks:
             continue
@@ -736,50 +852,98 @@ def _keep_records(folder: Path, name: str, forks: list[Followed]) -> list[str]:
     return kept
 
 
-def run_case(torch: Torch, job: Json, case: Json, place: int, facts: Json) -> Json:
-    began = time.monotonic()
-    folder = Path(tempfile.mkdtemp(prefix="nccl-probe-"))
-    name = f"{place:03d}-{re.sub(r'[^A-Za-z0-9.=_-]+', '-', case['name'])}"
-    log = folder / "log"
-    try:
-        environment = case_environment(job, case, folder, name)
+class Run:
+    """One case: its folder, its ranks and what came of it."""
+
+    def __init__(self, torch: Torch, job: Json, case: Json, place: int) -> None:
+        self.job, self.case, self.began = job, case, time.monotonic()
+        self.folder = Path(tempfile.mkdtemp(prefix="nccl-probe-"))
+        self.name = f"{place:03d}-{re.sub(r'[^A-Za-z0-9.=_-]+', '-', case['name'])}"
+        self.log = self.folder / "log"
+        self.seconds = 0.0
+        environment = case_environment(job, case, self.folder, self.name)
 
         def rank_work(rank: int) -> Callable[[Pipe], None]:
-            return lambda pipe: rank_main(torch, job, case, rank, folder / "rendezvous", pipe)
+            return lambda pipe: rank_main(torch, job, case, rank, self.folder, pipe)
 
-        forks = [_fork(rank_work(rank), environment, log) for rank in range(job["ranks"])]
-        late, stuck = follow(forks, job["timeout"])
-        records = _keep_records(Path(job["debug_directory"]), name, forks) if case["record"] else []
-        rows = results_of(forks, job["ranks"])
+        self.start = Start([_fork(rank_work(rank), environment, self.log) for rank in range(job["ranks"])])
+
+    def turn(self) -> None:
+        """Have it measured, if it is ready; what is not done by then is killed at once."""
+        began = time.monotonic()
+        if self.start.said("ready"):
+            for fork in self.start.forks:
+                fork.go_on()
+            hear([self.start], "done", self.job["timeout"])
+        if not self.start.said("done"):
+            self.start.kill()
+        self.seconds += time.monotonic() - began
+
+    def entries(self, facts: Json) -> list[Json]:
+        """The case as it goes into the result: one entry, or one for each setting."""
+        case, forks = self.case, self.start.forks
+        records = []
+        if case["record"]:
+            records = _keep_records(Path(self.job["debug_directory"]), self.name, forks)
+        settings = list(case["settings"]) or [None]
+        rows = {name: results_of(forks, self.job["ranks"], name) for name in settings}
+        every = [row for listed in rows.values() for row in listed]
         found = None
-        if not all(fork.last("done", False) for fork in forks):
-            found = explain(forks, late, stuck, log, facts)
-        elif not all(row["correct"] for row in rows):
-            first = next(row for row in rows if not row["correct"])
+        if not self.start.said("done"):
+            found = explain(self.start, self.log, facts)
+        elif not all(row["correct"] for row in every):
+            first = next(row for row in every if not row["correct"])
             found = diagnosis(
                 "wrong-data",
                 f"{first['collective']} of {first['bytes']} bytes: {first['wrong_elements']} wrong elements",
             )
         elif any(fork.last("unsupported") for fork in forks):
             found = diagnosis("unsupported", forks[0].last("unsupported"), stops=False)
-        return {
-            "name": case["name"],
-            "round": case["round"],
-            "environment": case["environment"],
-            "files": case["files"],
-            # As the ranks had it, less the paths of this run.
-            "effective": {
-                key: "(file)" if key in case["files"] or key == "NCCL_DEBUG_FILE" else text
-                for key, text in (forks[0].last("environment") or {}).items()
-            },
-            "records": records,
-            "status": "failed" if found and found["stops"] else "measured",
-            "diagnosis": found,
-            "seconds": round(time.monotonic() - began, 2),
-            "results": rows,
-        }
+        return [
+            {
+                "name": name or case["name"],
+                "round": case["round"],
+                "environment": case["environment"],
+                "files": {**case["files"], TABLE: case["settings"][name]["table"]} if name else case["files"],
+                # As the ranks had it, less the paths of this run.
+                "effective": {
+                    key: "(file)" if key in case["files"] or key in ("NCCL_DEBUG_FILE", TABLE) else text
+                    for key, text in (forks[0].last("environment") or {}).items()
+                },
+                "records": records,
+                "status": "failed" if found and found["stops"] else "measured",
+                "diagnosis": found,
+                "seconds": round(self.seconds / len(settings), 2),
+                "results": rows[name],
+            }
+            for name in settings
+        ]
+
+
+def run_gang(torch: Torch, job: Json, cases: list[Json], place: int, facts: Json) -> list[Json]:
+    """Cases whose ranks start together and are measured one after another. place: of the first, from 1."""
+    began = time.monotonic()
+    runs: list[Run] = []
+    try:
+        for number, case in enumerate(cases):
+            runs.append(Run(torch, job, case, place + number))
+        hear([run.start for run in runs], "ready", job["timeout"])
+        for run in runs:
+            if not run.start.said("ready"):
+                run.start.kill()
+        for run in runs:
+            run.seconds = (time.monotonic() - began) / len(runs)
+        for run in runs:
+            run.turn()
+        for run in runs:
+            for fork in run.start.forks:
+                fork.go_on()
+        for run in runs:
+            run.start.reap()
+        return [entry for run in runs for entry in run.entries(facts)]
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        for run in runs:
+            shutil.rmtree(run.folder, ignore_errors=True)
 
 
 def inspect(torch: Torch, job: Json, facts: Json) -> tuple[Json, list[Json]]:
@@ -788,7 +952,11 @@ def inspect(torch: Torch, job: Json, facts: Json) -> tuple[Json, list[Json]]:
         log = Path(folder) / "log"
         environment = case_environment(job, {"environment": {}, "files": {}, "record": False}, log.parent, "")
         fork = _fork(lambda pipe: library_facts(torch, pipe), environment, log)
-        late, _ = follow([fork], FACTS_TIMEOUT)
+        start = Start([fork])
+        hear([start], "facts", FACTS_TIMEOUT)
+        late = fork.open and not start.said("facts")
+        start.kill()  # it has told all it had to tell
+        start.reap()
         words = _text(log)[-TAIL:].strip()
     library: Json = fork.last("facts", {})
     if job["backend"] == "gloo":
@@ -816,52 +984,75 @@ def inspect(torch: Torch, job: Json, facts: Json) -> tuple[Json, list[Json]]:
     return library, found
 
 
+class Session:
+    """Torch imported and the library asked once, for any number of results."""
+
+    def __init__(self, job: Json) -> None:
+        self.job, self.place = job, 1
+        self.facts = host_facts()
+        self.library: Json = {}
+        try:
+            self.torch = importlib.import_module("torch")
+            importlib.import_module("torch.distributed")
+        except ImportError as error:
+            self.diagnoses = [diagnosis("torch-missing", str(error))]
+            return
+        self.library, self.diagnoses = inspect(self.torch, job, self.facts)
+        if job["debug_directory"]:
+            Path(job["debug_directory"]).mkdir(parents=True, exist_ok=True)
+
+    @property
+    def usable(self) -> bool:
+        return not any(found["stops"] for found in self.diagnoses)
+
+    def measure(self, gangs: Iterable[list[Json]], save: Callable[[Json], None]) -> Json:
+        """One whole result, saved after every gang, so that a run cut short leaves what it measured.
+
+        gangs: asked for the next when the one before was measured, so it may look at the clock.
+        """
+        job = self.job
+        result: Json = {
+            "schema": SCHEMA,
+            "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "complete": False,
+            "rehearsal": job["backend"] != "nccl",
+            "job": {
+                key: job[key]
+                for key in ("ranks", "backend", "environment", "dtype", "repeats", "graph", "timeout", "gang")
+            },
+            "host": self.facts,
+            "configuration_files": _configuration_files(),
+            "library": self.library,
+            "diagnoses": self.diagnoses,
+            "cases": [],
+        }
+        if not self.usable:
+            return result
+        for gang in gangs:
+            done = run_gang(self.torch, job, gang, self.place, self.facts)
+            self.place += len(gang)
+            result["cases"] += done
+            save(result)
+            for entry in done:
+                said = entry["diagnosis"]["name"] if entry["diagnosis"] else "ok"
+                print(
+                    f"[{len(result['cases'])}] {entry['name']} round {entry['round']}: {said}, {entry['seconds']} s",
+                    file=sys.stderr,
+                    flush=True,
+                )
+                if said == "unkillable":
+                    return result  # the GPUs are lost to every further case
+        result["complete"] = True
+        return result
+
+
 def run(job: Json, save: Callable[[Json], None]) -> Json:
-    """The whole result as one object; saved after every case, so that a run cut short leaves what it measured."""
-    facts = host_facts()
-    result: Json = {
-        "schema": SCHEMA,
-        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "complete": False,
-        "rehearsal": job["backend"] != "nccl",
-        "job": {
-            key: job[key]
-            for key in ("ranks", "backend", "environment", "dtype", "repeats", "graph", "timeout")
-        },
-        "host": facts,
-        "configuration_files": _configuration_files(),
-        "library": {},
-        "diagnoses": [],
-        "cases": [],
-    }
-    try:
-        torch = importlib.import_module("torch")
-        importlib.import_module("torch.distributed")
-    except ImportError as error:
-        result["diagnoses"] = [diagnosis("torch-missing", str(error))]
-        return result
-    result["library"], result["diagnoses"] = inspect(torch, job, facts)
-    if any(found["stops"] for found in result["diagnoses"]):
-        return result
-    if job["debug_directory"]:
-        Path(job["debug_directory"]).mkdir(parents=True, exist_ok=True)
-    for place, case in enumerate(job["cases"], 1):
-        done = run_case(torch, job, case, place, facts)
-        result["cases"].append(done)
-        save(result)
-        said = done["diagnosis"]["name"] if done["diagnosis"] else "ok"
-        print(
-            f"[{place}/{len(job['cases'])}] {case['name']} round {case['round']}: {said}, {done['seconds']} s",
-            file=sys.stderr,
-            flush=True,
-        )
-        if said == "unkillable":
-            return result  # the GPUs are lost to every further case
-    result["complete"] = True
-    return result
+    """The cases of the job, in gangs."""
+    cases, size = job["cases"], job["gang"]
+    return Session(job).measure((cases[at : at + size] for at in range(0, len(cases), size)), save)
 
 
-def _write(path: Path, result: Json) -> None:
+def write(path: Path, result: Json) -> None:
     """A reader sees the old or the new text, never half of one."""
     part = path.with_name(path.name + ".part")
     part.write_text(json.dumps(result, indent=1, sort_keys=True) + "\n", encoding="utf-8")
@@ -876,11 +1067,11 @@ def main(arguments: list[str] | None = None) -> int:
     target = Path(options.output) if options.output else None
     try:
         text = sys.stdin.read() if options.job == "-" else Path(options.job).read_text(encoding="utf-8")
-        result = run(read_job(text), lambda partial: _write(target, partial) if target else None)
+        result = run(read_job(text), lambda partial: write(target, partial) if target else None)
     except (BadJob, OSError, UnicodeDecodeError) as error:
         result = {"schema": SCHEMA, "diagnoses": [diagnosis("bad-job", str(error))], "cases": []}
     if target:
-        _write(target, result)
+        write(target, result)
     else:
         print(json.dumps(result, indent=1, sort_keys=True), flush=True)
     if any(found["name"] == "bad-job" for found in result["diagnoses"]):

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from .probe import BYTES_PER_GRAPH
+
 SCHEMA = "servewright.nccl.probe/1"
 
 
@@ -16,7 +18,10 @@ class RecordError(ValueError):
 
 @dataclass(frozen=True)
 class Timing:
-    """Microseconds per call of one collective at one size, in one case of one round. p10 and p90 are over repeats."""
+    """Microseconds per call of one collective at one size, in one case of one round. p10 and p90 are over repeats.
+
+    calls: in one graph. Times per call of graphs of different lengths do not compare.
+    """
 
     case: str
     round: int
@@ -27,6 +32,7 @@ class Timing:
     p90: float
     bus_gb_per_s: float
     correct: bool
+    calls: int
 
 
 @dataclass(frozen=True)
@@ -80,6 +86,11 @@ def read(text: str) -> Record:
         raw = json.loads(text)
     except ValueError as error:
         raise RecordError(f"not JSON: {error}") from None
+    return typed(raw)
+
+
+def typed(raw: Any) -> Record:
+    """A result that was read already. Raises RecordError."""
     if not isinstance(raw, dict) or raw.get("schema") != SCHEMA:
         found = raw.get("schema") if isinstance(raw, dict) else type(raw).__name__
         raise RecordError(f"expected a result with schema {SCHEMA}, found {found!r}")
@@ -89,7 +100,7 @@ def read(text: str) -> Record:
         for case in raw["cases"]:
             if case["diagnosis"]:
                 diagnoses.append(_diagnosis(case["diagnosis"], case["name"]))
-            timings += [_timing(row, case) for row in case["results"]]
+            timings += [_timing(row, case, raw["job"]) for row in case["results"]]
     except (KeyError, TypeError, ValueError) as error:
         raise RecordError(f"a field is missing or of the wrong type: {error!r}") from None
     return Record(raw, tuple(timings), tuple(diagnoses))
@@ -99,7 +110,7 @@ def _diagnosis(row: Mapping[str, Any], case: str | None) -> Diagnosis:
     return Diagnosis(str(row["name"]), str(row["detail"]), str(row["to_do"]), bool(row["stops"]), case)
 
 
-def _timing(row: Mapping[str, Any], case: Mapping[str, Any]) -> Timing:
+def _timing(row: Mapping[str, Any], case: Mapping[str, Any], job: Mapping[str, Any]) -> Timing:
     return Timing(
         case=str(case["name"]),
         round=int(case["round"]),
@@ -110,4 +121,6 @@ def _timing(row: Mapping[str, Any], case: Mapping[str, Any]) -> Timing:
         p90=float(row["p90_us"]),
         bus_gb_per_s=float(row["bus_gb_per_s"]),
         correct=bool(row["correct"]),
+        # The first records name the most in the job alone; the rule is the probe's.
+        calls=int(row.get("calls") or max(1, min(job["calls"], BYTES_PER_GRAPH // row["bytes"]))),
     )

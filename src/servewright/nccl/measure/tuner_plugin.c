@@ -13,6 +13,9 @@
  * A row: collective,min bytes,max bytes,algorithm,protocol,channels,nodes,ranks[,pipe ops,registered buffers]
  * with -1 for any. The first row that fits wins. A table that cannot be used is reported by a warning in NCCL's log
  * and leaves every choice to NCCL, because a service that starts slowly tuned beats one that does not start.
+ *
+ * With SERVEWRIGHT_TUNER_RELOAD set the table is read again for every message that is enqueued or captured. That is for
+ * measuring: many tables on one communicator, so that they differ in nothing else.
  */
 #include <errno.h>
 #include <stdint.h>
@@ -41,7 +44,7 @@ typedef struct {
 typedef struct {
     row *rows;
     size_t count;
-    int nodes, ranks;
+    int nodes, ranks, reload;
     logger log;
 } table;
 
@@ -151,6 +154,7 @@ static int start(void **context, size_t ranks, size_t nodes, logger log) {
     t->nodes = (int)nodes;
     t->log = log;
     *context = t;
+    t->reload = getenv("SERVEWRIGHT_TUNER_RELOAD") != NULL;
     const char *path = getenv("NCCL_TUNER_CONFIG_FILE");
     if (path && *path) return load(t, path);
     SAY(log, LOG_WARN, "servewright tuner: NCCL_TUNER_CONFIG_FILE is not set; NCCL chooses by itself");
@@ -164,6 +168,12 @@ static int fits(int wanted, int have) {
 /* costs: one float per algorithm and protocol, lowest wins, negative means NCCL cannot run it here. */
 static int choose(table *t, int collective, size_t bytes, int pipe_ops, float *costs, int algorithms, int protocols,
                   int registered, int *channels) {
+    const char *path = t->reload ? getenv("NCCL_TUNER_CONFIG_FILE") : NULL;
+    if (path) {
+        t->count = 0;
+        int status = load(t, path);
+        if (status) return status;
+    }
     for (size_t i = 0; i < t->count; i++) {
         const row *r = &t->rows[i];
         if (r->collective != collective || bytes < r->min_bytes || bytes > r->max_bytes) continue;

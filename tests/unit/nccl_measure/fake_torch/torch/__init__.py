@@ -53,8 +53,11 @@ class Tensor:
             mine[:] = its
 
     def fill_(self, value):
-        for row in self.data:
-            row[:] = [value] * len(row)
+        for place, row in enumerate(self.data):
+            if isinstance(row, list):
+                row[:] = [value] * len(row)
+            else:
+                self.data[place] = value
 
     def sum(self):
         return sum(sum(row) for row in self.data)

@@ -41,6 +41,8 @@ def _fault(name):
 def init_process_group(backend, store, rank, world_size, timeout, device_id=None):
     global RANK, RANKS, _FOLDER
     RANK, RANKS, _FOLDER = rank, world_size, store.path
+    os.environ["NCCL_FAKE_BEGAN"] = str(time.monotonic())
+    time.sleep(float(os.environ.get("FAKE_START_SECONDS", "0")))
     if _fault("init hang"):
         time.sleep(60)
     if os.environ.get("NCCL_ALGO") == "Nonsense":
@@ -86,6 +88,9 @@ def all_reduce(tensor):
         raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB")
 
     def work():
+        slow = os.environ.get("FAKE_SLOW_TABLE")
+        if slow and slow in Path(os.environ["NCCL_TUNER_CONFIG_FILE"]).read_text(encoding="utf-8"):
+            time.sleep(0.002)
         rows = _exchange(tensor.data)
         tensor.data[:] = [sum(column) for column in zip(*rows, strict=True)]
         if len(tensor.data) > 1 and _fault("garbage"):

@@ -1,0 +1,98 @@
+"""What runs on the host to bench or tune, with the Python of the engine's virtual environment:
+
+    python measure.pyz REQUEST.json FOLDER
+
+Results go into the folder: a record for each phase, kept up to date while it is measured, and at the end
+outcome.json. Progress is on standard error. The exit status is 0 when outcome.json holds a result, 1 when it holds a
+diagnosis, 2 when the request cannot be used.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from . import cases, choose, compare, probe, record, tune
+from .cases import Case
+from .record import Record
+from .request import Request, RequestError
+
+OUTCOME = "outcome.json"
+
+
+class Bench:
+    """One session of the probe, whose records go into a folder."""
+
+    def __init__(self, request: Request, folder: Path) -> None:
+        self.folder = folder
+        self.job = probe.read_job(json.dumps(request.job()))
+        self.session = probe.Session(self.job)
+
+    def measure(self, phase: str, gangs: Iterator[list[Case]]) -> Record:
+        path = self.folder / f"{phase}.json"
+        print(f"phase {phase}", file=sys.stderr, flush=True)
+        jobs = ([probe.read_case(case.as_job(), case.name, self.job) for case in gang] for gang in gangs)
+        result = self.session.measure(jobs, lambda partial: probe.write(path, partial))
+        probe.write(path, result)
+        return record.typed(result)
+
+
+def measured(request: Request, bench: Bench) -> dict[str, Any]:
+    """The outcome as JSON. Raises what `tune.run` raises."""
+    if request.what == "bench":
+        return side_by_side(request, bench)
+    if request.ablate:
+        found = cases.ablation(request.ablate, request.plan.profiles[request.ablate])
+        share = request.plan.seconds * tune.ABLATION_SHARE
+        bench.measure("ablation", tune.paced(tune.in_gangs(cases.rounds(found, 4), tune.GANG), share))
+    return tune.run(request.plan, bench.measure).as_json()
+
+
+def side_by_side(request: Request, bench: Bench) -> dict[str, Any]:
+    plan = request.plan
+    listed = cases.bench(plan.profiles)
+    gangs = tune.in_gangs(cases.rounds(listed, tune.VERIFY_ROUNDS), min(len(listed), tune.GANG))
+    found = bench.measure("bench", tune.paced(gangs, plan.seconds))
+    if not found.timings:
+        raise tune.NothingMeasuredError("bench", found)
+    scores = choose.single(compare.summarise(found.timings), plan.messages, plan.weights, plan.collective)
+    return tune.Outcome("bench", None, {}, [], scores).as_json()
+
+
+def main(arguments: list[str]) -> int:
+    if len(arguments) != 2:
+        print("usage: measure REQUEST.json FOLDER", file=sys.stderr)
+        return 2
+    folder = Path(arguments[1])
+    outcome: dict[str, Any]
+    status = 0
+    try:
+        request = Request.read(Path(arguments[0]).read_text(encoding="utf-8"))
+        bench = Bench(request, folder)
+        if bench.session.usable:
+            outcome = measured(request, bench)
+        else:
+            outcome, status = {"diagnosis": next(d for d in bench.session.diagnoses if d["stops"])}, 1
+        outcome["warnings"] = [found for found in bench.session.diagnoses if not found["stops"]]
+    except (RequestError, probe.BadJob, OSError) as error:
+        outcome, status = {"diagnosis": probe.diagnosis("bad-job", str(error))}, 2
+    except tune.NothingMeasuredError as error:
+        outcome, status = {"diagnosis": of_record(error.record), "phase": str(error)}, 1
+    except (choose.NothingToChooseError, compare.MethodError) as error:
+        outcome, status = {"diagnosis": probe.diagnosis("rank-failed", str(error))}, 1
+    probe.write(folder / OUTCOME, outcome)
+    return status
+
+
+def of_record(found: Record) -> Mapping[str, Any]:
+    first = next((said for said in found.diagnoses if said.stops), None)
+    if first is None:
+        return probe.diagnosis("hang", "no case was measured in the time given")
+    return {"name": first.name, "detail": first.detail, "to_do": first.to_do, "stops": True}
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
