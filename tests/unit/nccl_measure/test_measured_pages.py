@@ -16,7 +16,9 @@ BLOCK = re.compile(
 
 
 def render(folder: Path, name: str, what: str, rest: str) -> str:
-    """times COLLECTIVE [CASE, ...] | against COLLECTIVE BASE [CASE, ...] | effects PROFILE SIZE ..."""
+    """times COLLECTIVE [CASE, ...] | against COLLECTIVE BASE [CASE, ...] | pairs COLLECTIVE CASE [CASE, ...] |
+    effects PROFILE SIZE ...
+    """
     read = record.read((folder / f"{name}.json").read_text(encoding="utf-8"))
     summaries = compare.summarise(read.timings)
     if what == "effects":
@@ -25,6 +27,8 @@ def render(folder: Path, name: str, what: str, rest: str) -> str:
         return table.effects(summaries, "all_reduce", profile, sorted(environment), [int(size) for size in sizes])
     collective, _, listed = rest.partition(" ")
     wanted = [word.strip() for word in listed.split(",") if word.strip()]
+    if what == "pairs":
+        return table.pairs(read.timings, collective, wanted[0], wanted[1:])
     if wanted:
         summaries = {key: summary for key, summary in summaries.items() if key[0] in wanted}
     return table.times(summaries, collective) if what == "times" else table.against(summaries, collective, wanted[0])
@@ -61,11 +65,17 @@ def test_every_record_is_whole_right_and_names_no_host(path: Path) -> None:
     assert not re.search(r"/(home|root|tmp|work)/", text)
 
 
-@pytest.mark.parametrize("path", sorted(MEASURED.glob("*/*/tuned.csv")), ids=lambda path: path.parent.name)
-def test_a_tuned_table_follows_from_its_sweep(path: Path) -> None:
-    read = record.read(path.with_name("sweep.json").read_text(encoding="utf-8"))
-    summaries = compare.summarise(read.timings)
+@pytest.mark.parametrize(
+    "path",
+    sorted(MEASURED.glob("*/*/tuned.csv")),
+    ids=lambda path: f"{path.parents[1].name}/{path.parent.name}",
+)
+def test_a_tuned_table_follows_from_what_it_was_chosen_from(path: Path) -> None:
+    """The finals where there are any, and the sweep before there were."""
+    finals = path.with_name("finals.json")
+    read = record.read((finals if finals.exists() else path.with_name("sweep.json")).read_text(encoding="utf-8"))
+    summaries = compare.summarise(compare.levelled(read.timings) if finals.exists() else read.timings)
     candidates = [cases.Setting.read(name) for name in compare.cases(summaries)]
-    again = choose.table(choose.bands(summaries, "all_reduce", candidates), read.ranks)
+    again = choose.table(choose.bands(summaries, "all_reduce", candidates, partial=finals.exists()), read.ranks)
     kept = path.read_text(encoding="utf-8").splitlines(keepends=True)
     assert "".join(kept[1:]) == again

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from .cases import NOTHING, only, without
-from .compare import Key, Summary, cases, compare, sizes
+from .compare import Key, Summary, cases, compare, paired, sizes, summarise
+from .record import Timing
 
 _UNITS = ((1 << 20, "MiB"), (1 << 10, "KiB"))
 
@@ -43,6 +44,18 @@ def against(summaries: Mapping[Key, Summary], collective: str, base: str) -> str
             cells.append(_ratio(summaries.get((name, collective, count)), reference))
         rows.append(cells)
     return f"{collective}, time against {base} (below 1 is faster; = within the spread)\n{_columns(rows)}"
+
+
+def pairs(timings: Sequence[Timing], collective: str, one: str, others: Sequence[str] = ()) -> str:
+    """`one` as a part of each other case in the same round: the median over rounds and its 95 % interval."""
+    summaries = summarise(timings)
+    names = [name for name in others or cases(summaries) if name != one]
+    rows = [["size", "rounds", *names]]
+    for count in sizes(summaries, collective):
+        found = [paired(timings, one, name, collective, count) for name in names]
+        shown = [f"{pair.ratio:.2f} ({pair.low:.2f}-{pair.high:.2f})" if pair else "-" for pair in found]
+        rows.append([size(count), str(max((pair.rounds for pair in found if pair), default=0)), *shown])
+    return f"{collective}, time of {one} against each other in the same round (95 % interval)\n{_columns(rows)}"
 
 
 def effects(
