@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 from .diagnosis import Diagnosis, notice
 
@@ -47,7 +46,7 @@ class Setting:
     """A variable as NCCL saw it. origin: environment (its settings files count as such) or program."""
 
     value: str
-    origin: Literal["environment", "program"]
+    origin: str
     line: int
 
 
@@ -80,13 +79,16 @@ class Communicator:
 
 @dataclass(frozen=True)
 class Connection:
-    """One direction of one channel between two ranks; detail is CUMEM, IPC, direct, Socket/0 and so on."""
+    """One direction of one channel between two ranks.
+
+    transport is P2P, SHM or NET; detail is CUMEM, IPC, direct, Socket/0 and so on.
+    """
 
     channel: int
     index: int | None
     source: int
     target: int
-    transport: Literal["P2P", "SHM", "NET"]
+    transport: str
     detail: str
     line: int
 
@@ -254,7 +256,7 @@ def _update(log: RankLog, address: str | None, **changes: object) -> None:
     """Changes the newest communicator at an address; addresses are used again after a communicator ends."""
     for place in reversed(range(len(log.communicators))):
         if log.communicators[place].address == address:
-            log.communicators[place] = replace(log.communicators[place], **changes)  # type: ignore[arg-type]
+            log.communicators[place] = replace(log.communicators[place], **changes)
             return
 
 
@@ -263,9 +265,8 @@ def _traffic(log: RankLog, text: str, number: int) -> None:
     match = _CONNECTION.match(text)
     if match:
         index = int(match[2]) if match[2] else None
-        transport: Literal["P2P", "SHM", "NET"] = match[5]  # type: ignore[assignment]
         log.connections.append(
-            Connection(int(match[1]), index, int(match[3]), int(match[4]), transport, match[6], number)
+            Connection(int(match[1]), index, int(match[3]), int(match[4]), match[5], match[6], number)
         )
         return
     match = _CHOICE.match(text)
@@ -290,6 +291,6 @@ def _matrix(log: RankLog, header: list[list[str]], line: str) -> list[list[str]]
     if not header:
         return blocks if blocks[0] == ["Function"] else None
     row = log.enabled.setdefault(blocks[0][0], {})
-    for names, numbers in zip(header[1:], blocks[1:], strict=False):
-        row.update({name: int(state) for name, state in zip(names, numbers, strict=False) if state.isdigit()})
+    for names, numbers in zip(header[1:], blocks[1:]):
+        row.update({name: int(state) for name, state in zip(names, numbers) if state.isdigit()})
     return header

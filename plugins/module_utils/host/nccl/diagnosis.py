@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict
-
-from . import data
-
-if TYPE_CHECKING:
-    from .log import RankLog
+from .messages import MESSAGES
 
 
 @dataclass(frozen=True)
@@ -26,32 +18,17 @@ class Diagnosis:
     text: str = ""
 
 
-class _Known(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    id: str
-    pattern: str
-    meaning: str
-    todo: str
-    source: str
-
-
-@lru_cache(maxsize=1)
-def _messages() -> tuple[tuple[re.Pattern[str], _Known], ...]:
-    rows = [_Known.model_validate(row) for row in data.load("log_messages.yml")["messages"]]
-    return tuple((re.compile(row.pattern), row) for row in rows)
-
-
-def notice(text: str, line: int) -> list[Diagnosis]:
-    """What a single message means, [] when it is nothing special."""
-    for pattern, known in _messages():
-        if pattern.search(text):
+def notice(text, line):
+    """What a single message means: a list of one Diagnosis, [] when it is nothing special."""
+    for known in MESSAGES:
+        if known.pattern.search(text):
             return [Diagnosis(known.id, known.meaning, known.todo, line, text)]
     return []
 
 
-def diagnose(log: RankLog) -> list[Diagnosis]:
-    """What the log tells an operator, beginning with what it lacks."""
-    found: list[Diagnosis] = []
+def diagnose(log):
+    """What a RankLog tells an operator, as a list of Diagnosis, beginning with what it lacks."""
+    found = []
     if not log.lines and log.version is None:
         todo = "set NCCL_DEBUG=INFO and a NCCL_DEBUG_FILE that the service's user can write"
         return [Diagnosis("no-nccl-lines", "The file holds no line of NCCL.", todo)]

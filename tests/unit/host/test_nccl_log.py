@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from servewright.nccl import log
-from servewright.nccl.diagnosis import diagnose
+from ansible_collections.servewright.llm.plugins.module_utils.host.nccl import log
+from ansible_collections.servewright.llm.plugins.module_utils.host.nccl.diagnosis import diagnose
 
 P = "gpu1:4242:4242 [0] NCCL INFO "  # src/debug.cc at v2.26.6-1, v2.28.9-1 and v2.30.7-1
 T = "gpu1:4242:4300 [0] NCCL INFO "  # the same, from the thread that starts a communicator
