@@ -18,7 +18,7 @@ options:
     description: What to do.
     type: str
     required: true
-    choices: [deploy, rollback, follow, verify, status, history, logs]
+    choices: [deploy, rollback, follow, verify, status, history, logs, proof]
   services:
     description: Names of services. Empty means all that are known on the host.
     type: list
@@ -106,7 +106,7 @@ def main():
             "operation": {
                 "type": "str",
                 "required": True,
-                "choices": ["deploy", "rollback", "follow", "verify", "status", "history", "logs"],
+                "choices": ["deploy", "rollback", "follow", "verify", "status", "history", "logs", "proof"],
             },
             "services": {"type": "list", "elements": "str", "default": []},
             "releases": {"type": "list", "elements": "dict", "default": []},

@@ -26,7 +26,7 @@ options:
     description: What to do.
     type: str
     required: true
-    choices: [validate, render, plan, deploy, verify, status, history, rollback, logs, follow]
+    choices: [validate, render, plan, deploy, verify, status, history, rollback, logs, follow, proof]
   only:
     description: Names of services. Empty means all.
     type: list

@@ -38,6 +38,7 @@ def install(root: pathlib.Path, *, engines: Sequence[tuple[str, str]] = ENGINES,
     tmpfiles.parent.mkdir(parents=True, exist_ok=True)
     tmpfiles.write_text(TMPFILES)
     copy_package(HERE / "engine_simulator", root / "opt/simulator/engine_simulator")
+    shutil.copytree(HERE.parent / "recordings/nccl", root / "opt/simulator/nccl", dirs_exist_ok=True)
     smi = root / "usr/local/bin/nvidia-smi"
     smi.parent.mkdir(parents=True, exist_ok=True)
     shutil.copy(HERE / "nvidia_smi.py", smi)
@@ -73,6 +74,9 @@ def install_engine(root: pathlib.Path, engine: str, version: str, python_version
     copy_package(HERE / "engine_simulator", packages / "engine_simulator")
     copy_package(HERE / "facades" / engine, packages / engine)
     (packages / engine / "VERSION").write_text(version + "\n")
+    library = packages / "nvidia/nccl/lib/libnccl.so.2"
+    library.parent.mkdir(parents=True, exist_ok=True)
+    library.write_bytes(b"not a library, but a file of this name that ranks map\n")
     info = packages / f"{engine}-{version}.dist-info"
     info.mkdir(exist_ok=True)
     (info / "METADATA").write_text(

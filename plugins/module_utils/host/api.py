@@ -20,6 +20,7 @@ from . import (
 )
 from .assess import assess, between, displaced, restarts, running
 from .errors import BusyError, HostError
+from .nccl import proof as nccl_proof
 from .results import VERDICTS, of_transaction, result, seconds
 
 
@@ -217,6 +218,18 @@ def status(service):
         "transaction": step,
     }
     return result(service, "ok", release=number, message=message, state=shown)
+
+
+@_reported
+def proof(service):
+    """The proof of NCCL's settings that the committed release was verified with."""
+    pointer = releases.committed(service)
+    if pointer is None:
+        return result(service, "error", message=f"{service} has no committed release")
+    number = pointer["release"]
+    found = nccl_proof.stored(service, number)
+    message = "" if found else f"release {number} has no proof: it has one GPU, or was never started with NCCL's log"
+    return result(service, "ok", release=number, message=message, proof=found)
 
 
 @_reported

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from .nccl import debug
+
 RESTART, RELOAD, NONE = "restart", "reload", "none"
 
+_LOG_FOLDER = "Service.TemporaryFileSystem " + debug.FOLDER  # needed by the next start whose log is read, not before
 # Unit settings that systemd takes up by daemon-reload, without touching the process.
 _RELOAD_ONLY = frozenset(
     (
@@ -22,6 +25,7 @@ _RELOAD_ONLY = frozenset(
         "Service.TimeoutStopSec",
         "Service.KillMode",
         "Service.EnvironmentFile",
+        _LOG_FOLDER,
         "Install.WantedBy",
     )
 )
@@ -112,6 +116,8 @@ def unit_settings(text):
             line = line[:-1] + next(lines, "")
         name, _equals, value = line.partition("=")
         key = f"{section}.{name.strip()}"
+        if f"{key} {value}".startswith(_LOG_FOLDER + ":"):
+            key = _LOG_FOLDER
         if key not in _SKIP and section != "X-Servewright":
             settings[key] = settings[key] + " " + value if key in settings else value
     return settings

@@ -57,6 +57,11 @@ def lock(service):
     return os.path.join(RUN, service + ".lock")
 
 
+def nccl_log(service):
+    """The file that turns NCCL's log on for the start a transaction makes; the unit reads it when it is there."""
+    return os.path.join(RUN, service + ".nccl")
+
+
 def services():
     """Names of all services that servewright knows on this host."""
     names = set()

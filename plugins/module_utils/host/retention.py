@@ -8,6 +8,7 @@ import time
 
 from . import journal, releases
 from .errors import HostError
+from .nccl import proof
 
 
 def prune(service):
@@ -25,6 +26,9 @@ def prune(service):
     for number in _outdated(releases.numbers(service), keep["releases"], oldest, lambda n: releases.folder(service, n)):
         if number not in spared:
             shutil.rmtree(releases.folder(service, number), ignore_errors=True)
+    for number in proof.numbers(service):
+        if number not in releases.numbers(service):
+            os.unlink(proof.path_of(service, number))
     by_number = {entry.number: entry.path for entry in journals[:-1]}
     for number in _outdated(sorted(by_number), keep["releases"], oldest, by_number.get):
         os.unlink(by_number[number])

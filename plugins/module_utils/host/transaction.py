@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from . import files, gates, gpus, leftovers, paths, ready, releases, retention, systemd
 from .errors import HostError, StepError
 from .journal import Journal, latest
+from .nccl import proof
 from .proc import describe
 
 MARGIN_SECONDS = 30  # what systemctl may take beyond the unit's own timeouts
@@ -92,9 +93,18 @@ def _replace(journal, release, number, displaces=()):
 
 def _load(journal, release, number):
     """Start the unit in place and wait until it serves; gives the seconds it took to load."""
-    systemd.start(paths.unit_name(release["service"]), release["limits"]["start_timeout"] + MARGIN_SECONDS)
+    unit = paths.unit_name(release["service"])
+    proof.switch_on(release)
+    try:
+        systemd.start(unit, release["limits"]["start_timeout"] + MARGIN_SECONDS)
+    finally:
+        proof.switch_off(release["service"])  # systemd has read it: a crash or a boot starts without NCCL's log
     journal.step("loading", service=release["service"], release=number)
-    return round(ready.wait(release, number), 3)
+    try:
+        return round(ready.wait(release, number), 3)
+    except StepError as error:
+        words = proof.explained(release, systemd.show(unit))
+        raise StepError(f"{error}. {words}", error.diagnosis) if words else error from None
 
 
 def _install(service, number):
@@ -230,6 +240,7 @@ def _remove(service, served):
 
 def _finish(journal, step, **facts):
     """Write the verdict, say it in the host's log, and let old releases go."""
+    proof.switch_off(journal.service)  # a transaction that was killed may have left it
     entry = journal.step(step, **facts)
     first = journal.steps()[0]
     what = "{} of release {} by {}".format(first["command"], first["release"], first["requester"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pwd
 
 from . import proc, systemd
+from .nccl import debug
 
 # What systemd itself adds to a service's environment (systemd.exec(5), "Environment Variables in Spawned Processes").
 _SYSTEMD = frozenset(
@@ -58,7 +59,7 @@ def environment(release, pid, names=None):
     """How the environment of one process differs from a release's; of `names` only, when given.
 
     Values of secrets are compared by presence and never shown. A variable that nobody declared is a difference, too:
-    it comes from a drop-in or a manager-wide default.
+    it comes from a drop-in or a manager-wide default. What a transaction set for the log of its start is not one.
     """
     running = proc.environment(pid)
     if running is None:
@@ -71,7 +72,7 @@ def environment(release, pid, names=None):
     if names is None:
         for name in sorted(set(release["secrets"]) - set(running)):
             found.append({"field": "environment." + name, "declared": "(secret)", "running": None})
-        for name in sorted(set(running) - set(declared) - set(release["secrets"]) - _SYSTEMD):
+        for name in sorted(set(running) - set(declared) - set(release["secrets"]) - _SYSTEMD - debug.ours(running)):
             found.append({"field": "environment." + name, "declared": None, "running": "(not shown)"})
     return found
 

@@ -9,6 +9,7 @@ from typing import Any
 import jinja2
 
 from ansible_collections.servewright.llm.plugins.module_utils.host import paths, quoting
+from ansible_collections.servewright.llm.plugins.module_utils.host.nccl import debug
 from servewright.engines import ENGINES
 from servewright.release.digest import digest
 from servewright.spec.service import Service, user_of, venv_of
@@ -77,8 +78,10 @@ def render(service: Service, nccl: dict[str, str], templates: Path) -> dict[str,
     """
     engine = ENGINES[service.engine]
     command, flags = engine.command(service, venv_of(service)), engine.flags(service)
+    if service.nccl.proof == "always" and len(service.gpus) > 1:
+        nccl = {**debug.missing(nccl), **nccl}
     environment = environment_of(service, nccl)
-    limits = service.limits
+    limits, proved = service.limits, service.nccl.proof != "off" and len(service.gpus) > 1
     context: dict[str, Any] = {
         "service": service,
         "engine": engine,
@@ -88,6 +91,8 @@ def render(service: Service, nccl: dict[str, str], templates: Path) -> dict[str,
         "nccl": {name: environment[name] for name in sorted(nccl)},
         "user": user_of(service),
         "cache": cache_name(service),
+        "log_switch": paths.nccl_log(service.name) if proved and service.nccl.proof == "verify" else None,
+        "log_folder": f"{debug.FOLDER}:mode=1777,size={debug.SIZE},noexec,nosuid,nodev" if proved else None,
         "host_command": f"{HOST_PYTHON} -I {HOST_PYZ}",
         "description": service.description or f"{service.model.served_name} on {service.engine} {service.version}",
         # Five quick crashes must trip the limiter, and so must a model that dies only at the end of a long load.
@@ -119,6 +124,11 @@ def render(service: Service, nccl: dict[str, str], templates: Path) -> dict[str,
         "endpoints": {name: list(paths) for name, paths in engine.endpoints.items()},
         "log_lines": dict(engine.log_lines),
         "nccl": sorted(nccl),
+        "proof": {
+            "mode": service.nccl.proof,
+            "ranks": len(service.gpus),
+            "joined": service.parallelism.tensor * service.parallelism.pipeline > 1,
+        },
         "unit": _templates(templates).get_template(f"{service.engine}.service.j2").render(context),
     }
     return release | {"digest": digest(release)}

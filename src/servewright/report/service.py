@@ -114,8 +114,13 @@ def _gates(label: str, gates: list[dict[str, Any]], said: str, width: int | None
             yield from labelled(shown, f"{gate.get('id')!s:<{column}}  {message}{of}", width, style)
         if verdict == "failed" and gate.get("repair"):
             yield from labelled("", f"-> {gate['repair']}", width)
-    if gates and not every and all(gate.get("verdict") == "passed" for gate in gates):
-        yield from labelled(label, f"{len(gates)} passed: " + ", ".join(str(gate.get("id")) for gate in gates), width)
+    names = {
+        verdict: [str(gate.get("id")) for gate in gates if gate.get("verdict") == verdict]
+        for verdict in ("passed", "skipped")
+    }
+    if gates and not every and sum(map(len, names.values())) == len(gates):
+        text = [f"{len(found)} {verdict}: {', '.join(found)}" for verdict, found in names.items() if found]
+        yield from labelled(label, "; ".join(text), width)
 
 
 def _next_steps(host: str, service: Service) -> list[str]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
+from ansible_collections.servewright.llm.plugins.module_utils.host.nccl import debug
 from servewright.engines import ENGINES
 from servewright.nccl.profiles import AUTO, Profile, built_in
 from servewright.spec import nccl
@@ -180,6 +181,14 @@ def _nccl(service: Service, path: Path, host: Host | None, profiles: Sequence[Pr
         return
     environment = {setting.row.variable: setting.row.value for setting in settings}
     places = {setting.row.variable: setting.path for setting in settings}
+    if service.nccl.proof != "off" and len(service.gpus) > 1:
+        for name, reason, better in debug.unfit(environment):
+            yield Problem(
+                places[name],
+                f"{name}={environment[name]}: {reason}",
+                environment[name],
+                f"{better}; or set nccl.proof to off",
+            )
     facts = nccl.facts(service, host)
     errors = [
         [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, JsonValue, model_validator
+from pydantic import Field, JsonValue, field_validator, model_validator
 
 from servewright.spec.base import AbsolutePath, EnvironmentName, EnvironmentValue, Port, Seconds, Strict, Text
 from servewright.spec.options import OPTIONS, Engine, SglangOptions, VllmOptions
@@ -62,6 +62,16 @@ class Nccl(Strict):
         default_factory=dict,
         description="Variables that replace or add to those of the profile; null takes one of the profile away.",
     )
+    proof: Literal["verify", "always", "off"] = Field(
+        "verify",
+        description="When NCCL's log is on, by which the gate `nccl` proves the settings of a service on several GPUs: "
+        "for the start that a deploy makes, for every start, or never.",
+    )
+
+    @field_validator("proof", mode="before")
+    @classmethod
+    def _off_of_yaml(cls, value: object) -> object:
+        return "off" if value is False else value  # off without quotes is a boolean
 
 
 class Prompt(Strict):

@@ -6,7 +6,7 @@ import os
 import time
 from typing import Callable
 
-from . import gpus, logs, model
+from . import gpus, logs, model, nccl
 from .launch import Launch
 from .misbehaviour import Misbehaviour
 
@@ -99,6 +99,9 @@ def load(launch: Launch, bad: Misbehaviour, rank: int, say: Callable[[str], None
     if index is not None:
         _free_memory_check(launch, index, target)
         hold(CONTEXT_MIB)
+    log = nccl.start(launch, bad, rank)
+    if bad.nccl_hang:
+        stall()
     _check_backend(launch)
     _check_weights(launch)
     _load_weights(launch, bad, say, lambda percent: hold(CONTEXT_MIB + int(target * WEIGHTS_SHARE * percent / 100)))
@@ -110,6 +113,7 @@ def load(launch: Launch, bad: Misbehaviour, rank: int, say: Callable[[str], None
         for done in range(3):
             say(logs.capture(title, done, 2))
             time.sleep(bad.load_seconds * 0.06)
+    log.write_until()
 
 
 def _load_weights(launch: Launch, bad: Misbehaviour, say: Callable[[str], None], grow: Callable[[int], None]) -> None:

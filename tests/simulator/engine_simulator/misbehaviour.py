@@ -42,6 +42,10 @@ class Misbehaviour:
     empty_answer: bool = False
     wrong_name: bool = False
     life_scale: float = 1.0
+    nccl_log: str = ""
+    nccl_cut: str = ""
+    nccl_hang: bool = False
+    nccl_library: str = ""
     shm_folder: str = "/dev/shm"
 
 

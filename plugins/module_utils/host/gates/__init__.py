@@ -6,7 +6,7 @@ import time
 
 from ..errors import HostError
 from ..http import HttpError
-from . import answers, engine, identity, process, stable
+from . import answers, engine, identity, nccl, process, stable
 from .run import FAILED, SKIPPED, Run
 
 # In the order they run.
@@ -14,6 +14,7 @@ GATES = (
     ("identity", identity.gate),
     ("process", process.gate),
     ("engine", engine.gate),
+    ("nccl", nccl.gate),
     ("answers", answers.gate),
     ("stable", stable.gate),
 )

@@ -11,6 +11,7 @@ FOLDER = "/run/servewright/nccl"
 SIZE = "32M"
 # INIT: communicators, channels and transports. ENV: values. TUNING: algorithm and protocol of each call.
 NEEDED = ("INIT", "ENV", "TUNING")
+_LEVELS = ("INFO", "TRACE")
 VARIABLES = {
     "NCCL_DEBUG": "INFO",
     "NCCL_DEBUG_SUBSYS": "INIT,ENV,GRAPH,TUNING,P2P,SHM,NET",
@@ -27,7 +28,7 @@ def unfit(environment):
     """Why a service's own log settings leave nothing to prove: a list of (variable, reason, what to write instead)."""
     found = []
     level = environment.get("NCCL_DEBUG")
-    if level and level.upper() not in ("INFO", "TRACE"):
+    if level and level.upper() not in _LEVELS:
         found.append(("NCCL_DEBUG", f"at level {level} NCCL does not log its settings", "INFO, or leave it out"))
     subsystems = environment.get("NCCL_DEBUG_SUBSYS")
     if subsystems:
@@ -39,6 +40,11 @@ def unfit(environment):
     if path and "%p" not in path:
         found.append(("NCCL_DEBUG_FILE", "without %p every rank writes over the same file", "a path with %p"))
     return found
+
+
+def logs(environment):
+    """Whether a process with this environment writes NCCL's settings to a file of its own."""
+    return environment.get("NCCL_DEBUG", "").upper() in _LEVELS and bool(environment.get("NCCL_DEBUG_FILE"))
 
 
 def _covers(text, name):

@@ -101,13 +101,15 @@ def findings(environment, log):
     """
     settings = declared(environment)
     found = [finding for name, value in settings.items() for finding in _variable(name, value, settings, log)]
-    return found + _choices(settings, log) + _transports(settings, log) + _channels(settings, log) + _said(settings, log)
+    for look in (_choices, _transports, _channels, _said):
+        found += look(settings, log)
+    return found
 
 
 def _variable(name, value, settings, log):
     row, seen = LOGGED.get(name), log.settings.get(name)
     if seen is not None:
-        if _same(row.kind if row else "", value, seen.value):
+        if same(name, value, seen.value):
             return []
         severity = FAILURE if row else WARNING
         return [Finding("other-value", severity, name, f"{name} is {seen.value}, declared is {value}", _OTHER)]
@@ -128,8 +130,9 @@ _OTHER = "find out what sets it: the engine, a wrapper, or NCCL's settings files
 _NOT_SEEN = "find out what takes it away between the unit and the rank, such as Ray or a wrapper"
 
 
-def _same(kind, value, seen):
-    """Whether a declared value is the one that NCCL printed."""
+def same(name, value, seen):
+    """Whether a value is the one that NCCL printed for a variable."""
+    kind = LOGGED[name].kind if name in LOGGED else ""
     if kind == "level" and value[:1].isdigit():
         old = number(value)
         return old is not None and OLD_LEVELS[min(old, len(OLD_LEVELS) - 1)] == seen
@@ -182,8 +185,9 @@ def _choices(settings, log):
                 f"which {name}={settings[name]} does not allow"
             )
             found.setdefault((text, name, severity), set()).add(choice.bytes)
+    todo = "see what overrides it, such as a tuner plugin"
     result = [
-        Finding("other-choice", severity, name, f"{text} (at {_sizes(sizes)} bytes)", "see what overrides it: a tuner?")
+        Finding("other-choice", severity, name, f"{text} (at {_sizes(sizes)} bytes)", todo)
         for (text, name, severity), sizes in found.items()
     ]
     if outside:

@@ -35,6 +35,35 @@ def loaded(pids):
     return [found[key] for key in sorted(found)]
 
 
+def differing(libraries, pids):
+    """How the libraries of some processes differ: two lists of texts, what is wrong and what is worth knowing.
+
+    Processes of one service that load different builds are wrong. Two builds in every one of them are not: an engine
+    may load its own beside that of torch.
+    """
+    builds = {}
+    for item in libraries:
+        for pid in set(item["pids"]) & set(pids):
+            builds.setdefault(pid, set()).add((item["sha256"] or item["path"], item["path"]))
+    kinds = {}
+    for pid in sorted(builds):
+        kinds.setdefault(frozenset(build for build, _path in builds[pid]), pid)
+    named = "; ".join(
+        "pid {}: {}".format(pid, ", ".join(f"{path} (SHA-256 {build[:12]})" for build, path in sorted(builds[pid])))
+        for pid in kinds.values()
+    )
+    wrong = [f"the ranks use different NCCL libraries: {named}: leave one in the environment"] if len(kinds) > 1 else []
+    notes = [f"every rank has two NCCL libraries loaded: {named}" for kind in list(kinds)[:1] if len(kind) > 1]
+    notes += [
+        "{} was deleted or replaced on disk since pid {} loaded it: the next start loads another one".format(
+            item["path"], item["pids"][0]
+        )
+        for item in libraries
+        if item["deleted"]
+    ]
+    return wrong, notes
+
+
 def _mapped(pid):
     """The NCCL files that a process maps: (path as the kernel shows it, device, inode, region)."""
     try:
