@@ -19,7 +19,7 @@ from ansible.utils.display import Display
 from ..modules.service import DOCUMENTATION
 
 try:
-    from servewright.release.service import declared
+    from servewright.release.service import declared, host_settings
     from servewright.spec.problems import InvalidError
 
     MISSING = None
@@ -33,6 +33,7 @@ ARGUMENTS = {
     name: {key: value for key, value in option.items() if key != "description"}
     for name, option in yaml.safe_load(DOCUMENTATION)["options"].items()
 }
+CHANGED = ("changes", "committed", "rolled_back", "running", "mended")
 BAD = ("refused", "rolled_back", "rollback_failed", "busy", "error", "failed")
 FOLLOW_SECONDS = 5.0
 HEARTBEAT_SECONDS = 10.0
@@ -62,7 +63,7 @@ class ActionModule(ActionBase):
             services, problems = self._command(arguments), []
         except InvalidError as error:
             services, problems = [], [problem.as_dict() for problem in error.problems]
-        return _result(arguments["command"], services, problems)
+        return _result(arguments["command"], services, problems, arguments["fail_on_drift"])
 
     def _command(self, arguments):
         command, only = arguments["command"], arguments["only"]
@@ -82,20 +83,43 @@ class ActionModule(ActionBase):
             return found if arguments["detach"] else [self._followed(item) for item in found]
         if command == "follow":
             return [self._followed(item) for item in self._call("follow", services=only)]
+        if command == "drift":
+            return self._drift(only, arguments["repair"] and not self._task.check_mode, arguments["allow_restart"])
         return self._call(command, services=only, lines=arguments["lines"])
 
+    def _drift(self, only, repair, allow_restart):
+        """Look, or mend until nothing is pending: the host restarts one service after the other."""
+        if not repair:
+            return self._call("drift", services=only)
+        done, names = {}, only
+        while True:
+            found = self._call("drift", services=names, repair=True, allow_restart=allow_restart, **self._origin)
+            for item in found:
+                mended = done.get(item["service"], {}).get("mended", []) + item.get("mended", [])
+                done[item["service"]] = self._followed(dict(item, mended=mended))
+            names = [item["service"] for item in found if item["verdict"] == "pending"]
+            if not names or any(item["verdict"] in BAD for item in done.values()):
+                break
+        restarted = [name for name, item in done.items() if item["verdict"] == "committed"]
+        for item in self._call("drift", services=restarted) if restarted else []:
+            findings = item["findings"]
+            done[item["service"]].update(findings=findings, verdict="drift" if findings else "mended")
+        return list(done.values())
+
     def _declared(self, only, with_secrets):
-        variables = {
-            name: self._templar.template(value) if isinstance(value, (str, list, dict)) else value
-            for name, value in self._task_vars.items()
-            if name.startswith("servewright_")
-        }
         return declared(
-            variables,
+            self._variables(),
             only,
             Path(__file__).resolve().parents[2] / "templates",
             self._secret if with_secrets else None,
         )
+
+    def _variables(self):
+        return {
+            name: self._templar.template(value) if isinstance(value, (str, list, dict)) else value
+            for name, value in self._task_vars.items()
+            if name.startswith("servewright_")
+        }
 
     def _secret(self, name):
         """Value of an Ansible variable that holds a secret, or None."""
@@ -103,9 +127,9 @@ class ActionModule(ActionBase):
 
     def _deploy(self, releases, secrets, check, detach):
         """Deploy until nothing is pending: the host carries out one transaction after the other."""
-        done = {}
+        done, host = {}, host_settings(self._variables())
         while releases:
-            found = self._call("deploy", check=check, releases=releases, secrets=secrets, **self._origin)
+            found = self._call("deploy", check=check, releases=releases, secrets=secrets, host=host, **self._origin)
             for item in found:
                 done[item["service"]] = item if detach or check else self._followed(item)
             pending = {item["service"] for item in found if item["verdict"] == "pending"}
@@ -117,7 +141,7 @@ class ActionModule(ActionBase):
     def _followed(self, item):
         """Follow a running transaction to its verdict; any other result comes back as it is."""
         begin = last = time.monotonic()
-        plan = {name: item[name] for name in ("changes", "checks") if name in item}
+        plan = {name: item[name] for name in ("changes", "checks", "findings", "mended") if name in item}
         while item["verdict"] == "running":
             item = (
                 self._call("follow", services=[item["service"]], transaction=item["transaction"], wait=FOLLOW_SECONDS)[
@@ -165,13 +189,17 @@ class ActionModule(ActionBase):
         return answer["services"]
 
 
+def _reason(item):
+    return ", ".join(one["id"] for one in item["findings"]) if item["verdict"] == "drift" else item["message"]
+
+
 def _ok(release):
     return {"service": release["service"], "verdict": "ok", "release": None, "message": ""}
 
 
-def _result(command, services, problems):
-    bad = [item for item in services if item["verdict"] in BAD]
-    message = "; ".join(f"{item['service']}: {item['verdict']}: {item['message']}" for item in bad)
+def _result(command, services, problems, fail_on_drift):
+    bad = [item for item in services if item["verdict"] in BAD or (item["verdict"] == "drift" and fail_on_drift)]
+    message = "; ".join(f"{item['service']}: {item['verdict']}: {_reason(item)}" for item in bad)
     if problems:
         message = "\n".join(
             [
@@ -183,7 +211,7 @@ def _result(command, services, problems):
             ]
         )
     result = {
-        "changed": any(item["verdict"] in ("changes", "committed", "rolled_back", "running") for item in services),
+        "changed": any(item["verdict"] in CHANGED for item in services),
         "failed": bool(bad or problems),
         "servewright": {"command": command, "problems": problems, "services": services},
     }

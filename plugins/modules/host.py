@@ -18,7 +18,7 @@ options:
     description: What to do.
     type: str
     required: true
-    choices: [deploy, rollback, follow, verify, status, history, logs, proof]
+    choices: [deploy, rollback, follow, verify, status, history, logs, proof, drift]
   services:
     description: Names of services. Empty means all that are known on the host.
     type: list
@@ -33,6 +33,9 @@ options:
     description: Values of secrets by service and name.
     type: dict
     default: {}
+  host:
+    description: What the host itself declares, for O(operation=deploy).
+    type: dict
   to_release:
     description: Number of the release to go back to.
     type: int
@@ -51,6 +54,14 @@ options:
     description: Number of log lines.
     type: int
     default: 50
+  repair:
+    description: With O(operation=drift), mend what needs no restart.
+    type: bool
+    default: false
+  allow_restart:
+    description: With O(repair=true), mend by restarts too, also outside of maintenance windows.
+    type: bool
+    default: false
   requester:
     description: Who asks, for the history.
     type: str
@@ -89,7 +100,7 @@ def call(arguments, check):
         "lock_wait": arguments["lock_wait"],
     }
     if operation == "deploy":
-        return api.deploy(arguments["releases"], arguments["secrets"], check, **origin)
+        return api.deploy(arguments["releases"], arguments["secrets"], check, host=arguments["host"], **origin)
     names = arguments["services"] or paths.services()
     if operation == "rollback":
         return [api.rollback(name, arguments["to_release"], **origin) for name in names]
@@ -97,6 +108,9 @@ def call(arguments, check):
         return [api.follow(name, arguments["transaction"], arguments["wait"]) for name in names]
     if operation == "logs":
         return [api.logs(name, arguments["lines"]) for name in names]
+    if operation == "drift":
+        repair = arguments["repair"] and not check
+        return api.drift(names, repair, arguments["allow_restart"], **origin)
     return [getattr(api, operation)(name) for name in names]
 
 
@@ -106,16 +120,19 @@ def main():
             "operation": {
                 "type": "str",
                 "required": True,
-                "choices": ["deploy", "rollback", "follow", "verify", "status", "history", "logs", "proof"],
+                "choices": ["deploy", "rollback", "follow", "verify", "status", "history", "logs", "proof", "drift"],
             },
             "services": {"type": "list", "elements": "str", "default": []},
             "releases": {"type": "list", "elements": "dict", "default": []},
             "secrets": {"type": "dict", "default": {}, "no_log": True},
+            "host": {"type": "dict"},
             "to_release": {"type": "int"},
             "transaction": {"type": "int"},
             "wait": {"type": "float", "default": 0},
             "lock_wait": {"type": "float", "default": 0},
             "lines": {"type": "int", "default": 50},
+            "repair": {"type": "bool", "default": False},
+            "allow_restart": {"type": "bool", "default": False},
             "requester": {"type": "str", "default": ""},
             "reason": {"type": "str", "default": ""},
         },
@@ -123,7 +140,7 @@ def main():
     )
     services = call(module.params, module.check_mode)
     module.exit_json(
-        changed=any(item["verdict"] in ("changes", "running", "pending") for item in services),
+        changed=any(item["verdict"] in ("changes", "running", "pending", "mended") for item in services),
         services=services,
     )
 

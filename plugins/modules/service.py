@@ -26,7 +26,7 @@ options:
     description: What to do.
     type: str
     required: true
-    choices: [validate, render, plan, deploy, verify, status, history, rollback, logs, follow, proof]
+    choices: [validate, render, plan, deploy, verify, status, history, rollback, logs, follow, proof, drift]
   only:
     description: Names of services. Empty means all.
     type: list
@@ -51,6 +51,18 @@ options:
     description: With O(command=logs), the number of lines.
     type: int
     default: 50
+  repair:
+    description: With O(command=drift), mend what needs no restart, and the rest in a declared maintenance window.
+    type: bool
+    default: false
+  allow_restart:
+    description: With O(repair=true), mend by restarts too, at any time, through the transaction and its gates.
+    type: bool
+    default: false
+  fail_on_drift:
+    description: With O(command=drift), count a host on which drift is left as failed.
+    type: bool
+    default: false
   detach:
     description: Start the transaction and do not wait for its verdict.
     type: bool
@@ -62,6 +74,11 @@ EXAMPLES = r"""
   servewright.llm.service:
     command: deploy
     reason: new model
+
+- name: Compare what runs with what was committed, and mend what needs no restart
+  servewright.llm.service:
+    command: drift
+    repair: true
 
 - name: Go back to the release before
   servewright.llm.service:

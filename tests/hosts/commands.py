@@ -83,9 +83,9 @@ def rendered(declared: Mapping[str, Any], nccl: Mapping[str, str] | None = None)
 
 _CALL = """
 import json, sys
-sys.path.insert(0, "/usr/local/lib/servewright/host.pyz")
-from servewright_host import api
 job = json.load(sys.stdin)
+sys.path.insert(0, job["library"])
+from servewright_host import api
 print(json.dumps(getattr(api, job["function"])(*job["arguments"])))
 """
 
@@ -95,12 +95,13 @@ class Library:
 
     def __init__(self, host: Host):
         self.host = host
-        target = host.root / "usr/local/lib/servewright/host.pyz"
+        self.path = "/usr/local/lib/servewright/host.pyz"
+        target = host.root / self.path.lstrip("/")
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(library.pack())
 
     def call(self, function: str, *arguments: Any) -> Any:
-        job = json.dumps({"function": function, "arguments": arguments})
+        job = json.dumps({"library": self.path, "function": function, "arguments": arguments})
         return json.loads(self.host.run(["/usr/bin/python3", "-c", _CALL], input=job).stdout)
 
     def begin(self, *releases: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ import functools
 import time
 
 from . import (
+    drift_timer,
     gates,
     journal,
     library,
@@ -19,6 +20,8 @@ from . import (
     users,
 )
 from .assess import assess, between, displaced, restarts, running
+from .drift import Host, look
+from .drift.repair import mend
 from .errors import BusyError, HostError
 from .nccl import proof as nccl_proof
 from .results import VERDICTS, of_transaction, result, seconds
@@ -39,15 +42,32 @@ def _reported(command):
     return guarded
 
 
-def deploy(declared, secrets, check, requester="", reason="", lock_wait=0.0):
+def deploy(declared, secrets, check, requester="", reason="", lock_wait=0.0, host=None):
     """Bring services to their declared releases, as far as the start of the first transaction that is needed.
 
-    `declared` is a list of releases, `secrets` maps service to name to value. With `check` nothing is written.
+    `declared` is a list of releases, `secrets` maps service to name to value, `host` is what the host declares about
+    itself (None: nothing is said). With `check` nothing is written.
     Gives one result a service: `unchanged`, `changes` (check), `refused`, `busy`, `error`, `running` (with the number
     of its transaction) or `pending` (call again when the running one has ended).
     """
     if not systemd.present():
         return [result(r["service"], "refused", message="systemd is not PID 1 on this host") for r in declared]
+    try:
+        timer = drift_timer.changes(host) if host is not None else []
+    except HostError as error:
+        return [result(r["service"], "refused", message=str(error)) for r in declared]
+    results = _deploy(declared, secrets, check, requester, reason, lock_wait)
+    if timer and not any(found["verdict"] in ("refused", "error", "busy") for found in results):
+        if not check:
+            drift_timer.apply(host)
+        for found in results[:1]:
+            found["changes"] = found["changes"] + timer
+            if found["verdict"] == "unchanged":
+                found["verdict"] = "changes" if check else "committed"
+    return results
+
+
+def _deploy(declared, secrets, check, requester, reason, lock_wait):
     items = [_assessed(release, secrets) for release in declared]
     changing = [item for item in items if item["result"]["verdict"] == "changes"]
     if check or not changing:
@@ -194,6 +214,53 @@ def verify(service):
         message=failed or "",
         seconds=round(time.monotonic() - begin, 3),
     )
+
+
+def drift(services, repair=False, allow_restart=False, requester="", reason="", lock_wait=0.0):
+    """Compare services with their committed releases; with `repair` mend what can be mended.
+
+    Gives one result a service: `ok` or `drift`, with `findings`; after a repair `mended`, or `running` (with the number
+    of its transaction) where one is under way, or `pending` (call again when the running one has ended).
+    """
+    now = Host()
+    looked = [look(service, now) for service in services]
+    names = {found["service"] for found in looked if found["verdict"] == "drift"}
+    if not repair or not names:
+        return looked
+    try:
+        with lock.held(names, requester, reason, lock_wait) as notes:
+            # What was true before the lock was held may not be true now.
+            results = [mend(look(f["service"]), allow_restart) if f["service"] in names else f for f in looked]
+            return _restarted(results, requester, reason, notes)
+    except BusyError as error:
+        return [dict(f, verdict="busy", message=str(error)) if f["service"] in names else f for f in looked]
+
+
+def _restarted(looked, requester, reason, notes):
+    """Start the first transaction that mending needs; the others wait for it."""
+    started = False
+    for found in looked:
+        if not found.pop("restart", False):
+            continue
+        if started:
+            found.update(verdict="pending")
+            continue
+        number = found["release"]
+        try:
+            _finish_interrupted([found["service"]])
+            release = releases.load(found["service"], number)
+            found["checks"] = preflight.checks(release)
+            messages = preflight.refused(found["checks"])
+            if messages:
+                found.update(verdict="refused", message="; ".join(messages))
+                continue
+            library.install()
+            facts = {"displaces": [], "restart": True, "notes": notes}
+            found.update(_launched(found["service"], number, "repair", requester, reason, **facts))
+            started = True
+        except HostError as error:
+            found.update(verdict="busy" if isinstance(error, BusyError) else "error", message=str(error))
+    return looked
 
 
 @_reported

@@ -75,6 +75,8 @@ def between(old, new, secrets_changed=()):
     )
     found += _mapping("verify.", old["verify"], new["verify"], lambda name: NONE)
     found += _mapping("keep.", old["keep"], new["keep"], lambda name: NONE)
+    # Releases of earlier versions have no windows.
+    found += _pair("maintenance", old.get("maintenance", []), new.get("maintenance", []), NONE)
     found += _mapping("expected.", old["expected"], new["expected"], lambda name: NONE)
     return found
 

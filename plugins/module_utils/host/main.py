@@ -76,6 +76,21 @@ def recover_all(arguments):
     return 0
 
 
+def drift(arguments):
+    import time
+
+    from . import api, paths
+    from .drift import metrics
+
+    begin = time.monotonic()
+    results = api.drift(paths.services())
+    for line in metrics.lines(results):
+        print(line, flush=True)
+    if arguments.metrics_folder:
+        metrics.write(arguments.metrics_folder, results, time.time(), time.monotonic() - begin)
+    return 0
+
+
 def parser():
     top = argparse.ArgumentParser(prog="host.pyz", description="servewright's library on this host")
     commands = top.add_subparsers(dest="command", required=True)
@@ -95,6 +110,7 @@ def parser():
     command("transact", transact, service=str, transaction=int)
     command("recover", recover, service=str)
     command("recover-all", recover_all)
+    command("drift", drift).add_argument("--metrics-folder", default="")
     return top
 
 

@@ -90,3 +90,11 @@ def describe(pid):
     words = argv(pid) or [name(pid) or "?"]
     where = unit(pid)
     return "pid %d (%s%s)" % (pid, " ".join(words)[:80], ", " + where if where else "")
+
+
+def deleted(pid):
+    """Files that a process has mapped and that are no longer there under that name."""
+    data = _read(pid, "maps") or b""
+    mark = " (deleted)"
+    lines = [line.split(None, 5) for line in data.decode("utf-8", "replace").splitlines() if line.endswith(mark)]
+    return {line[5][: -len(mark)] for line in lines if len(line) == 6}

@@ -24,6 +24,11 @@ def folder(service, number):
     return os.path.join(paths.releases(service), str(number))
 
 
+def set_aside(service, number):
+    """Folder of the foreign files that changed the unit of a release and were moved away by a repair of drift."""
+    return os.path.join(folder(service, number), "set-aside")
+
+
 def load(service, number):
     """A release as it was staged. Raises HostError when it is not there, DamagedError when it was changed."""
     release = files.read_sealed(os.path.join(folder(service, number), "release.json"))

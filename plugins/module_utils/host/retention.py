@@ -24,7 +24,8 @@ def prune(service):
         first = journals[-1].steps()[0]
         spared |= {first["release"], first["previous"]}
     for number in _outdated(releases.numbers(service), keep["releases"], oldest, lambda n: releases.folder(service, n)):
-        if number not in spared:
+        # Foreign files that drift moved there are somebody's.
+        if number not in spared and not os.path.exists(releases.set_aside(service, number)):
             shutil.rmtree(releases.folder(service, number), ignore_errors=True)
     for number in proof.numbers(service):
         if number not in releases.numbers(service):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 
-from . import files, gates, gpus, leftovers, paths, ready, releases, retention, systemd
+from . import files, gates, gpus, leftovers, paths, ready, releases, retention, surroundings, systemd
 from .errors import HostError, StepError
 from .journal import Journal, latest
 from .nccl import proof
@@ -66,6 +66,7 @@ def transact(service, number):
             _install(service, facts["release"])
         _verify(journal, release, facts["release"])
         releases.commit(service, facts["release"], started)
+        _record(release, facts["release"], facts["restart"])
     except (StepError, HostError) as error:
         roll_back(journal, facts, error)
         return
@@ -181,6 +182,7 @@ def roll_back(journal, facts, error):
             _install(service, previous)
         _verify(journal, release, previous)
         releases.commit(service, previous, started)
+        _record(release, previous, loaded is not None)
         _bring_back(journal, facts["displaces"])
         _finish(journal, "restored", release=previous, load_seconds=loaded)
     except (StepError, HostError) as second:
@@ -238,6 +240,15 @@ def _remove(service, served):
     systemd.daemon_reload()
 
 
+def _record(release, number, restarted):
+    """Record what the release was committed in. Without it drift has less to compare, but the verdict stands."""
+    try:
+        surroundings.record(release, number, restarted)
+    except (HostError, OSError) as error:
+        print(f"{release['service']}: drift will not know this host as it was: {error}", flush=True)
+        files.remove(surroundings.path(release["service"]))
+
+
 def _finish(journal, step, **facts):
     """Write the verdict, say it in the host's log, and let old releases go."""
     proof.switch_off(journal.service)  # a transaction that was killed may have left it
@@ -267,6 +278,7 @@ def recover(service):
         and pointer["release"] == steps[0]["release"]
         and any(step["step"] == "verified" and not gates.first_failed(step["gates"]) for step in steps)
     ):
+        _record(releases.load(service, pointer["release"]), pointer["release"], steps[0]["restart"])
         _finish(journal, "committed", release=pointer["release"])
         return True
     roll_back(journal, steps[0], HostError("the transaction was interrupted after '{}'".format(steps[-1]["step"])))

@@ -9,6 +9,7 @@ import typer
 
 from servewright.cli import (
     deploy,
+    drift,
     follow,
     history,
     logs,
@@ -35,7 +36,7 @@ app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (validate, render, plan, deploy, verify, status, history, rollback, logs, follow):
+for module in (validate, render, plan, deploy, verify, status, history, rollback, logs, follow, drift):
     app.command()(with_common(getattr(module, module.__name__.rpartition(".")[2])))
 app.command()(with_common(report.report, ("json", "verbose", "junit", "html", "github")))
 app.add_typer(nccl.app, name="nccl")

@@ -67,4 +67,4 @@ def _host_result(event: Event, result: dict[str, Any]) -> HostResult:
     return found
 
 
-_GOOD = {"committed", "unchanged", "changes", "running", "ok"}
+_GOOD = {"committed", "unchanged", "changes", "running", "ok", "mended"}

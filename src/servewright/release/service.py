@@ -52,6 +52,12 @@ def declared(
     return [render(service, nccl_environment(service, host, own), templates) for service in chosen], secrets
 
 
+def host_settings(variables: Mapping[str, Any]) -> dict[str, Any]:
+    """What the host itself declares, as plain data. Raises InvalidError."""
+    data, positions = from_ansible(variables.get(validate.HOST_VARIABLE), (validate.HOST_VARIABLE,))
+    return validate.host(data, positions).model_dump(mode="json")
+
+
 def nccl_environment(service: Service, host: Host, own: Sequence[profiles.Profile]) -> dict[str, str]:
     """The resolved NCCL environment of a service."""
     rows = profiles.resolve(service.nccl.profile, own, service.nccl.environment, nccl.facts(service, host))

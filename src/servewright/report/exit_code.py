@@ -27,6 +27,8 @@ _OF_VERDICT = {
     "ok": DONE,
     "running": DONE,
     "changes": CHANGES,
+    "drift": CHANGES,
+    "mended": DONE,
     "refused": REFUSED,
     "busy": BUSY,
     "pending": BUSY,  # with --detach: another service of the host goes first, so this one was not begun

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from servewright.report import plan
+from servewright.report.drift import findings
 from servewright.report.layout import Line, labelled, listed, verbatim
 from servewright.report.style import duration
 
@@ -15,6 +16,8 @@ VERDICTS = {
     "ok": ("ok", "good"),
     "running": ("running", "change"),
     "changes": ("would change", "change"),
+    "drift": ("drift", "change"),
+    "mended": ("mended", "good"),
     "pending": ("not begun", "change"),
     "refused": ("REFUSED", "bad"),
     "busy": ("BUSY", "bad"),
@@ -52,6 +55,7 @@ def block(host: str, service: Service, command: str, width: int | None, verbose:
     if message:
         lines += labelled("reason" if style == "bad" else "note", message, width)
     lines += _changes(service, width)
+    lines += findings(service, width)
     lines += _checks(checks, width)
     lines += _gates("gates", gates, message, width, every)
     lines += _gates("restored", _list(service, "rollback_gates"), message, width, verbose)

@@ -6,7 +6,18 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from servewright.spec.base import Strict, Text
+from servewright.spec.base import AbsolutePath, Strict, Text
+
+
+class DriftTimer(Strict):
+    """A systemd timer on the host that looks for drift, says in the journal what it finds, and changes nothing."""
+
+    schedule: Annotated[str, Field(pattern=r"^[A-Za-z0-9*:/.,~ -]+$")] = Field(
+        description="When, as systemd's OnCalendar= takes it, for instance 'hourly'."
+    )
+    metrics_folder: AbsolutePath | None = Field(
+        None, description="Folder that node_exporter's textfile collector reads, for metrics of what was found."
+    )
 
 
 class Host(Strict):
@@ -18,3 +29,4 @@ class Host(Strict):
         None, description="CUDA compute capability, for instance '12.0'."
     )
     interconnect: Literal["pcie", "nvlink"] | None = Field(None, description="How the GPUs are linked.")
+    drift_timer: DriftTimer | None = Field(None, description="A timer that looks for drift; without it there is none.")

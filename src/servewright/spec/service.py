@@ -10,6 +10,8 @@ from servewright.spec.base import AbsolutePath, EnvironmentName, EnvironmentValu
 from servewright.spec.options import OPTIONS, Engine, SglangOptions, VllmOptions
 
 Size = Annotated[int, Field(ge=1)]
+_TIME = r"([01]\d|2[0-3]):[0-5]\d"
+Window = Annotated[str, Field(pattern=rf"^(Mon|Tue|Wed|Thu|Fri|Sat|Sun|daily) {_TIME}-{_TIME}$")]
 
 
 class Model(Strict):
@@ -164,6 +166,11 @@ class ServiceBase(Strict):
         None, description="Size of a private /dev/shm in MiB or GiB, for instance 64G; it is memory of the host."
     )
     keep: Keep = Field(default_factory=Keep, description="What stays on the host of earlier releases.")
+    maintenance: list[Window] = Field(
+        default_factory=list,
+        description="Times on the host's clock at which `drift --repair` may restart the service, "
+        "for instance 'Sun 03:00-05:00' or 'daily 23:30-00:30'.",
+    )
     user: Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_-]{0,30}$")] | None = Field(
         None, description="System user of the service, made when missing; without it llm-<name>."
     )

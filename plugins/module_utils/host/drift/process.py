@@ -1,0 +1,107 @@
+"""The running process: what it was started with, and the files it has loaded."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from .. import proc, quoting, releases, systemd, truth
+from .finding import RESTART, finding
+
+_RESTART = "restart the committed release through its gates"
+_LIBRARY = re.compile(r"\.so(\.[\d.]+)?$")
+_NOT_FILES = ("/dev/", "/memfd:", "/tmp/", "/SYSV", "/run/", "/proc/", "/[")
+
+
+def find(subject):
+    if not subject.pid:
+        return
+    fields = truth.differences(subject.release, subject.state) + truth.tree(subject.release, subject.state)
+    kinds = {}
+    for field in fields:
+        kinds.setdefault(field["field"].split(".")[0], []).append(field)
+    limits = subject.recorded.get("process", {}).get("limits", {})
+    now = proc.limits(subject.pid) or limits
+    if limits and now != limits and "limits" not in kinds:
+        kinds["limits"] = [
+            {"field": "limits." + name, "declared": limits[name], "running": now.get(name)}
+            for name in limits
+            if now.get(name) != limits[name]
+        ]
+    if "process" in kinds:
+        return  # it ended while we looked
+    for kind, differing in sorted(kinds.items()):
+        yield finding(
+            f"process.{kind}",
+            f"{_WORDS[kind]} of the running process differ{'s' if kind == 'user' else ''} from the committed release",
+            [line for field in differing for line in _lines(field)],
+            "what serves is not what was verified",
+            _RESTART,
+            RESTART,
+        )
+    yield from _secrets(subject)
+    yield from _libraries(subject)
+
+
+_WORDS = {"argv": "arguments", "environment": "environment variables", "user": "the user", "limits": "limits"}
+
+
+def _lines(field):
+    where = " (pid %d, %s)" % (field["pid"], field["process"]) if "pid" in field else ""
+    if field["field"] != "argv":
+        yield "{}{}: declared {}, running {}".format(field["field"], where, field["declared"], field["running"])
+        return
+    declared, running = field["declared"], field["running"] or []
+    yield "only declared: {}".format(" ".join(word for word in declared if word not in running) or "nothing")
+    yield "only running: {}".format(" ".join(word for word in running if word not in declared) or "nothing")
+
+
+def _secrets(subject):
+    """Secrets that the process has with other values than the release; names only."""
+    running = proc.environment(subject.pid) or {}
+    on_disk = releases.secret_on_disk(subject.service, subject.number)
+    names = [
+        name
+        for name in sorted(subject.release["secrets"])
+        if name in running and quoting.environment_file_line(name, running[name]) not in on_disk
+    ]
+    if names:
+        yield finding(
+            "process.secrets",
+            "the running process has other values of {} than the release".format(", ".join(names)),
+            [f"{name}: (not shown)" for name in names],
+            "the next start has other credentials",
+            _RESTART,
+            RESTART,
+        )
+
+
+def _libraries(subject):
+    """Programs and libraries that were replaced or removed after a process of the service had loaded them."""
+    gone = {}
+    for pid in systemd.pids(subject.state["ControlGroup"]):
+        for path in proc.deleted(pid):
+            if not path.startswith((*_NOT_FILES, subject.release["cache"] + "/")) and (
+                _LIBRARY.search(path) or path == _program(pid)
+            ):
+                gone.setdefault(path, []).append(pid)
+    if gone:
+        yield finding(
+            "process.libraries",
+            "running with files that were replaced or removed since: {}".format(", ".join(sorted(gone))),
+            [f"{path}: {len(pids)} process{'es' if len(pids) > 1 else ''}" for path, pids in sorted(gone.items())],
+            "the code that runs is no longer on disk: a part that is loaded later may not fit, and the next start "
+            "runs other code",
+            _RESTART,
+            RESTART,
+        )
+
+
+def _program(pid):
+    try:
+        return os.readlink("/proc/%d/exe" % pid).replace(" (deleted)", "")
+    except OSError:
+        return None
+
+
+UNDO_BY_ID = {}

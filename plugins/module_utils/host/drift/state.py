@@ -1,0 +1,31 @@
+"""The service is down, or keeps ending."""
+
+from __future__ import annotations
+
+from .. import ready, systemd
+from .finding import RESTART, finding
+
+
+def find(subject):
+    state = subject.state
+    if systemd.active(state) or subject.changing:
+        return
+    ended = ready.ending(state)
+    if state["ActiveState"] == "activating":
+        name, message = "service.restarting", f"keeps ending: {state['NRestarts']} restarts, last {ended}"
+    else:
+        name, message = "service.down", f"is down: {state['ActiveState']}, {ended}"
+    yield finding(
+        name,
+        f"{subject.service} {message}",
+        [
+            "ActiveState={ActiveState} SubState={SubState} NRestarts={NRestarts}".format(**state),
+            *systemd.log(subject.unit, 5),
+        ],
+        "nothing is served",
+        "start the committed release through its gates",
+        RESTART,
+    )
+
+
+UNDO_BY_ID = {}

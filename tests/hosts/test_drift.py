@@ -1,0 +1,100 @@
+"""Drift: each row of a table of mutations is found, alone, and mended; nothing is restarted without leave."""
+
+from __future__ import annotations
+
+import json
+import struct
+
+import pytest
+
+from tests.hosts.commands import Library, invocation, rendered, service
+from tests.hosts.mutations import TABLE
+
+NCCL = {"NCCL_P2P_LEVEL": "SYS", "NCCL_PROTO": "LL"}
+# What a test host does not have: a driver, an IOMMU, a bridge with ACS, settings of the kernel of its own.
+HARDWARE = r"""
+set -e
+mount -t tmpfs none /proc/driver && mkdir /proc/driver/nvidia
+echo 'NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build' > /proc/driver/nvidia/version
+ln -s libcuda.so.580.95.05 /usr/lib/x86_64-linux-gnu/libcuda.so.1
+for version in 580.95.05 580.105.08 590.1.1; do : > /usr/lib/x86_64-linux-gnu/libcuda.so.$version; done
+mount -t tmpfs none /sys/kernel/iommu_groups && mkdir /sys/kernel/iommu_groups/0
+echo identity > /sys/kernel/iommu_groups/0/type
+mount -t tmpfs none /sys/bus/pci/devices && mkdir /sys/bus/pci/devices/0000:40:01.1
+echo 0x060400 > /sys/bus/pci/devices/0000:40:01.1/class
+cp /root/config /sys/bus/pci/devices/0000:40:01.1/config
+echo 0 > /root/overcommit && mount --bind /root/overcommit /proc/sys/vm/overcommit_memory
+"""
+
+
+@pytest.fixture(scope="module")
+def library(testbed, simulator):
+    """A host with one deployed service, for all mutations in turn."""
+
+    def prepare(root):
+        simulator(root)
+        # PCI configuration space: ACS (0x000D) is the first extended capability, its control register zero.
+        space = bytearray(4096)
+        struct.pack_into("<IHH", space, 0x100, 0x0001000D, 0x7F, 0)
+        (root / "root/config").write_bytes(space)
+        (root / "etc/token").write_text("canary\n")
+
+    host = testbed.boot("drift", prepare=prepare)
+    host.run(HARDWARE)
+    library = Library(host)
+    declared = service(
+        environment={"SIM_LOAD_SECONDS": "0.1", "SIM_LIFE_SCALE": "0.1"},
+        secrets={"HF_TOKEN": {"file": "/etc/token"}},
+        verify={"stable": 0, "load_timeout": 60, "stall_timeout": 30, "request_timeout": 10},
+        limits={"stop_timeout": 10, "gpu_wait": 20, "start_timeout": 60, "restart_delay": 1, "restart_burst": 100},
+    )
+    assert library.deploy(rendered(declared, NCCL))["verdict"] == "committed"
+    # A copy for the tests, as a module has its own: one of the mutations removes the host's.
+    library.path = "/root/library.pyz"
+    host.run(f"cp /usr/local/lib/servewright/host.pyz {library.path}")
+    yield library
+    testbed.destroy(host)
+
+
+def look(library):
+    (found,) = library.call("drift", ["kimi"])
+    return found
+
+
+def repair(library, allow_restart=False):
+    (found,) = library.call("drift", ["kimi"], True, allow_restart, "tester", "a test")
+    return library.settle(found)
+
+
+def ids(found):
+    return {one["id"] for one in found["findings"]}
+
+
+@pytest.mark.failure("6.10", "6.11")
+@pytest.mark.parametrize("mutation", TABLE, ids=[mutation.name for mutation in TABLE])
+def test_a_mutation_is_found_alone_and_mended(library, mutation):
+    before = invocation(library.host)
+    library.host.run(mutation.command)
+    changed = invocation(library.host)
+    assert (changed != before) <= mutation.by_itself
+
+    found = look(library)
+    assert ids(found) == mutation.finds, json.dumps(found, indent=1)
+    text = "\n".join(line for one in found["findings"] for line in one["evidence"])
+    assert mutation.evidence in text, text
+    assert "canary" not in json.dumps(found)
+    assert all(one["consequence"] and one["repair"] and one["service"] == "kimi" for one in found["findings"])
+    needs_restart = any(one["needs_restart"] for one in found["findings"])
+    assert needs_restart == mutation.restarts
+
+    if mutation.by_hand:
+        assert repair(library)["verdict"] == "drift"
+        library.host.run(mutation.by_hand)
+    mended = repair(library, allow_restart=mutation.restarts)
+    assert mended["verdict"] in ("mended", "committed", "ok"), json.dumps(mended, indent=1)
+    again = look(library)
+    assert (again["verdict"], again["findings"]) == ("ok", []), json.dumps(again, indent=1)
+    if not mutation.by_hand:
+        assert (invocation(library.host) != changed) == mutation.restarts
+    elif not mutation.restarts:
+        assert invocation(library.host) == changed

@@ -1,0 +1,188 @@
+"""Parts of drift that need no host: windows, drop-ins, ACS, NCCL's files, digests, metrics."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import struct
+
+import pytest
+
+from ansible_collections.servewright.llm.plugins.module_utils.host import drop_ins, files
+from ansible_collections.servewright.llm.plugins.module_utils.host.drift import finding, metrics, window
+from ansible_collections.servewright.llm.plugins.module_utils.host.surroundings import (
+    control_group,
+    engine,
+    host,
+    model,
+    nccl_conf,
+    pci,
+)
+
+MONDAY = datetime.datetime(2026, 11, 30)
+
+
+@pytest.mark.parametrize(
+    ("text", "day", "time", "is_open"),
+    [
+        ("Mon 03:00-05:00", 0, "03:00", True),
+        ("Mon 03:00-05:00", 0, "04:59", True),
+        ("Mon 03:00-05:00", 0, "05:00", False),
+        ("Mon 03:00-05:00", 1, "03:30", False),
+        ("Sun 23:00-01:00", 6, "23:30", True),
+        ("Sun 23:00-01:00", 0, "00:30", True),
+        ("Sun 23:00-01:00", 0, "01:00", False),
+        ("Sun 23:00-01:00", 6, "00:30", False),
+        ("daily 23:30-00:30", 3, "00:10", True),
+        ("daily 23:30-00:30", 3, "12:00", False),
+        ("daily 00:00-00:00", 3, "12:00", True),
+    ],
+)
+def test_a_window_is_open(text, day, time, is_open):
+    now = MONDAY + datetime.timedelta(days=day, hours=int(time[:2]), minutes=int(time[3:]))
+    assert window.is_open([text], now) == is_open
+    assert not window.is_open([], now)
+
+
+def test_of_drop_ins_the_last_name_wins_and_lists_add_up():
+    lines = drop_ins.winning(
+        [
+            ("/etc/d/a.conf", "[Service]\nRestart=no\nEnvironment=A=1\nEnvironment=B=1\nExecStartPre=/a\n"),
+            ("/usr/lib/d/a.conf", "[Service]\nRestart=hidden by the file of that name in /etc\n"),
+            (
+                "/usr/lib/d/zz.conf",
+                "[Service]\n# Restart=always\nRestart=\\\n on-failure\nEnvironment=A=2\nExecStartPre=/b\n",
+            ),
+        ]
+    )
+    assert lines == [
+        ("/usr/lib/d/zz.conf", 5, "Environment=A=2"),
+        ("/etc/d/a.conf", 4, "Environment=B=1"),
+        ("/etc/d/a.conf", 5, "ExecStartPre=/a"),
+        ("/usr/lib/d/zz.conf", 3, "Restart=on-failure"),
+        ("/usr/lib/d/zz.conf", 6, "ExecStartPre=/b"),
+    ]
+    reset = [("/a.conf", "[Service]\nExecStart=/a\n"), ("/b.conf", "[Service]\nExecStart=\nExecStart=/b\n")]
+    assert ("/a.conf", 2, "ExecStart=/a") not in drop_ins.winning(reset)
+
+
+@pytest.mark.parametrize(
+    ("path", "applies"),
+    [
+        ("/etc/systemd/system/service.d/a.conf", True),
+        ("/etc/systemd/system/kimi-k2.service.d/a.conf", True),
+        ("/etc/systemd/system/kimi-.service.d/a.conf", True),
+        ("/etc/systemd/system/qwen-.service.d/a.conf", False),
+    ],
+)
+def test_a_drop_in_for_many_applies_by_the_name_of_its_folder(path, applies):
+    assert drop_ins.applies(path, "kimi-k2.service") == applies
+
+
+def test_acs_is_found_behind_other_capabilities():
+    space = bytearray(4096)
+    struct.pack_into("<I", space, 0x100, 0x0001 | 1 << 16 | 0x148 << 20)  # AER, next at 0x148
+    struct.pack_into("<IHH", space, 0x148, 0x000D | 1 << 16, 0x7F, 0x1D)
+    assert pci.control(bytes(space)) == 0x1D
+    assert pci.control(bytes(space[:256])) is None  # what a reader without the right to more gets
+    struct.pack_into("<I", space, 0x148, 0x0002 | 1 << 16 | 0x100 << 20)  # a ring of capabilities ends, too
+    assert pci.control(bytes(space)) is None
+
+
+def test_nccl_takes_from_files_what_the_environment_leaves_open(tmp_path, monkeypatch):
+    own, system = tmp_path / "own.conf", tmp_path / "nccl.conf"
+    own.write_text("# NCCL_A=0\nNCCL_ALGO=Tree\nNCCL_P2P_LEVEL=NVL\n")
+    system.write_text("NCCL_ALGO=Ring\nNCCL_PROTO=LL\nnot a setting\n")
+    monkeypatch.setattr(nccl_conf, "SYSTEM", str(system))
+    release = {"environment": {"NCCL_CONF_FILE": str(own), "NCCL_P2P_LEVEL": "SYS"}, "user": "nobody"}
+    assert nccl_conf.values(release) == {"NCCL_ALGO": ["Tree", str(own)], "NCCL_PROTO": ["LL", str(system)]}
+
+
+def test_an_engine_changes_with_its_files_and_not_with_byte_code(tmp_path):
+    package = tmp_path / "lib/python3.12/site-packages/vllm"
+    nccl = tmp_path / "lib/python3.12/site-packages/nvidia/nccl/lib"
+    for folder in (package, nccl, tmp_path / "bin"):
+        folder.mkdir(parents=True)
+    (package / "a.py").write_text("1")
+    (nccl / "libnccl.so.2").write_text("1")
+    before, libraries = engine.packages(str(tmp_path)), engine.nccl_libraries(str(tmp_path))
+    assert set(before) == {"bin", "vllm", "nvidia"}
+
+    (package / "__pycache__").mkdir()
+    (package / "__pycache__/a.pyc").write_text("1")
+    (nccl / "libnccl.so.2").write_text("2")
+    assert engine.packages(str(tmp_path)) == before
+    assert engine.nccl_libraries(str(tmp_path)) != libraries
+
+    os.utime(package / "a.py", ns=(0, 0))
+    changed = engine.packages(str(tmp_path))
+    assert {name for name in changed if changed[name] != before[name]} == {"vllm"}
+
+
+def test_a_model_is_known_by_its_files_also_under_names_that_are_no_text(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "a.safetensors").symlink_to("elsewhere")
+    with open(os.fsencode(tmp_path) + b"/\xff.bin", "wb"):
+        pass
+    found = model.files_of(str(tmp_path))
+    assert set(found) == {"config.json", "a.safetensors", "\\udcff.bin"}
+    assert found["a.safetensors"] is None
+    assert files.seal(found)
+
+    before = (tmp_path / "config.json").stat()
+    (tmp_path / "config.json").write_text("[]")
+    os.utime(tmp_path / "config.json", ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert model.files_of(str(tmp_path))["config.json"] != found["config.json"]
+
+
+def test_the_kernel_s_image_is_no_parameter():
+    text = "BOOT_IMAGE=/vmlinuz-6.1.0-30 root=UUID=1 iommu=pt initrd=\\initrd.img\n"
+    assert host.command_line(text) == ["root=UUID=1", "iommu=pt"]
+
+
+def test_a_group_without_a_file_is_not_limited():
+    old = {"/g/memory.max": "max", "/g/cpu.max": "max 100000", "/g/pids.max": "100"}
+    new = {"/g/memory.max": "4096", "/g/cpuset.cpus": "0-7"}
+    assert control_group.differing(old, new) == ["/g/memory.max", "/g/pids.max"]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Environment=HF_TOKEN=abc", "Environment=HF_TOKEN=(not shown)"),
+        ("--api-key abc --port 1", "--api-key (not shown) --port 1"),
+        ("VLLM_API_KEY=abc", "VLLM_API_KEY=(not shown)"),
+        ("NCCL_ALGO=Ring", "NCCL_ALGO=Ring"),
+    ],
+)
+def test_secrets_are_not_shown(text, shown):
+    assert finding.shown(text) == shown
+
+
+def test_metrics_count_what_was_looked_at():
+    one = finding.finding("unit.file", "edited", [], "so", "do", finding.RESTART)
+    results = [
+        {"service": "a", "verdict": "drift", "findings": [one], "message": ""},
+        {"service": "b", "verdict": "ok", "findings": [], "message": ""},
+        {"service": "c", "verdict": "busy", "findings": [], "message": "a deploy"},
+    ]
+    assert metrics.text(results, 1700000000.4, 0.25) == (
+        "# HELP servewright_drift_findings Findings of the last look for drift.\n"
+        "# TYPE servewright_drift_findings gauge\n"
+        'servewright_drift_findings{service="a"} 1\n'
+        'servewright_drift_findings{service="b"} 0\n'
+        "# HELP servewright_drift_finding One finding of the last look for drift.\n"
+        "# TYPE servewright_drift_finding gauge\n"
+        'servewright_drift_finding{service="a",id="unit.file",needs_restart="true"} 1\n'
+        "# HELP servewright_drift_last_run_timestamp_seconds When drift was last looked for.\n"
+        "# TYPE servewright_drift_last_run_timestamp_seconds gauge\n"
+        "servewright_drift_last_run_timestamp_seconds 1700000000\n"
+        "# HELP servewright_drift_duration_seconds How long the last look for drift took.\n"
+        "# TYPE servewright_drift_duration_seconds gauge\n"
+        "servewright_drift_duration_seconds 0.250\n"
+    )
+    assert list(metrics.lines(results)) == [
+        "<4>a: drift unit.file: edited; do",
+        "<4>c: not looked at: a deploy",
+        "<6>looked for drift of 3 services: 1 findings",
+    ]
