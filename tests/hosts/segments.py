@@ -30,20 +30,32 @@ def make(path, mode=os.O_RDWR):
     return handle
 
 
+LIBC = ctypes.CDLL(None, use_errno=True)
+LIBC.mmap.restype = ctypes.c_void_p
+LIBC.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+LIBC.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+
+
+class Mapping:
+    """Maps a file and closes it; Python's own mmap keeps it open, too."""
+
+    def __init__(self, handle, protection=mmap.PROT_READ | mmap.PROT_WRITE):
+        self.at = LIBC.mmap(None, SIZE, protection, mmap.MAP_SHARED, handle, 0)
+        os.close(handle)
+        assert self.at != ctypes.c_void_p(-1).value, ctypes.get_errno()
+
+    def __del__(self):
+        LIBC.munmap(self.at, SIZE)
+
+
 def mapped(path):
     """Mapped, with the file closed."""
-    handle = make(path)
-    held = mmap.mmap(handle, SIZE)
-    os.close(handle)
-    return held
+    return Mapping(make(path))
 
 
 def read_only(path):
     os.close(make(path))
-    handle = os.open(path, os.O_RDONLY)
-    held = mmap.mmap(handle, SIZE, prot=mmap.PROT_READ)
-    os.close(handle)
-    return held
+    return Mapping(os.open(path, os.O_RDONLY), mmap.PROT_READ)
 
 
 def opened(path):
@@ -63,8 +75,7 @@ def semaphore(path):
 def namespace(path):
     """Seen only in a mount namespace of its own, under another name."""
     os.close(make(path))
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.unshare(0x00020000):  # CLONE_NEWNS
+    if LIBC.unshare(0x00020000):  # CLONE_NEWNS
         raise OSError(ctypes.get_errno(), "unshare")
     for command in ("mount --make-rprivate /", "mount --bind /dev/shm /mnt", "umount -l /dev/shm"):
         subprocess.run(command.split(), check=True)
@@ -84,7 +95,7 @@ def headless(path):
     """Mapped by a process whose main thread has ended."""
     held = mapped(path)
     threading.Thread(target=lambda: (say(), time.sleep(3600), held)).start()
-    ctypes.CDLL(None).pthread_exit(None)
+    LIBC.pthread_exit(None)
 
 
 KINDS = {f.__name__: f for f in (mapped, read_only, opened, semaphore, namespace, in_flight, headless)}
@@ -133,9 +144,7 @@ def churn(seconds, lost):
                 handle = make(path)
                 os.close(handle)
                 time.sleep(random.random() / 20)  # created, not yet mapped
-                handle = os.open(path, os.O_RDWR)
-                held = mmap.mmap(handle, SIZE)
-                os.close(handle)
+                held = Mapping(os.open(path, os.O_RDWR))
             else:
                 held = kind(path)
             live.append((now + random.uniform(0.1, 12), path, os.stat(path).st_ino, held))

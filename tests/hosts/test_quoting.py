@@ -49,6 +49,7 @@ def quiet_host(testbed):
     testbed.destroy(host)
 
 
+@pytest.mark.failure("6.1", "6.2")
 @given(UNITS)
 @settings(
     max_examples=12,

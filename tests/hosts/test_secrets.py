@@ -6,11 +6,14 @@ import json
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.hosts.commands import BIN, PATH, ROOT, canary_hits, servewright, service
 
 CANARY = 'CANARY-3c1f%$"x'
 
 
+@pytest.mark.failure("6.8")
 def test_a_secret_is_seen_by_the_engine_alone(engine_host, inventory, tmp_path):
     host = engine_host
     (host.root / "root/key").write_text(CANARY + "-file\n")

@@ -118,6 +118,7 @@ def test_one_flag_stands_on_one_line(engine):
     ]
 
 
+@pytest.mark.failure("6.20")
 def test_caches_are_keyed_by_engine_so_that_a_rollback_finds_its_own():
     assert rendered(version="0.5.22")["cache"] != rendered(version="0.5.23")["cache"]
     assert rendered()["environment"]["TRITON_CACHE_DIR"].startswith(rendered()["cache"])

@@ -78,6 +78,7 @@ CASES = [
 ]
 
 
+@pytest.mark.failure("6.6")
 @pytest.mark.parametrize(("data", "message"), CASES, ids=[message[:60] for _data, message in CASES])
 def test_a_bad_service_is_refused(data, message):
     (found,) = problems([data])
