@@ -85,6 +85,11 @@ class ActionModule(ActionBase):
             return [self._followed(item) for item in self._call("follow", services=only)]
         if command == "drift":
             return self._drift(only, arguments["repair"] and not self._task.check_mode, arguments["allow_restart"])
+        if command == "bench":
+            if not only:
+                raise AnsibleActionFail("bench takes the names of services: it loads what it measures")
+            options = {"concurrency": arguments["concurrency"], "seconds": arguments["seconds"]}
+            return self._call("bench", services=only, **options)
         return self._call(command, services=only, lines=arguments["lines"])
 
     def _drift(self, only, repair, allow_restart):

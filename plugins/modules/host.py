@@ -18,7 +18,7 @@ options:
     description: What to do.
     type: str
     required: true
-    choices: [deploy, rollback, follow, verify, status, history, logs, proof, drift]
+    choices: [deploy, rollback, follow, verify, status, history, logs, proof, drift, bench, records]
   services:
     description: Names of services. Empty means all that are known on the host.
     type: list
@@ -62,6 +62,15 @@ options:
     description: With O(repair=true), mend by restarts too, also outside of maintenance windows.
     type: bool
     default: false
+  concurrency:
+    description: Numbers of streams at once, for O(operation=bench). Empty means some powers of two.
+    type: list
+    elements: int
+    default: []
+  seconds:
+    description: Seconds that O(operation=bench) may measure, about.
+    type: float
+    default: 120
   requester:
     description: Who asks, for the history.
     type: str
@@ -111,6 +120,8 @@ def call(arguments, check):
     if operation == "drift":
         repair = arguments["repair"] and not check
         return api.drift(names, repair, arguments["allow_restart"], **origin)
+    if operation == "bench":
+        return [api.bench(name, arguments["concurrency"], arguments["seconds"]) for name in names]
     return [getattr(api, operation)(name) for name in names]
 
 
@@ -120,7 +131,19 @@ def main():
             "operation": {
                 "type": "str",
                 "required": True,
-                "choices": ["deploy", "rollback", "follow", "verify", "status", "history", "logs", "proof", "drift"],
+                "choices": [
+                    "deploy",
+                    "rollback",
+                    "follow",
+                    "verify",
+                    "status",
+                    "history",
+                    "logs",
+                    "proof",
+                    "drift",
+                    "bench",
+                    "records",
+                ],
             },
             "services": {"type": "list", "elements": "str", "default": []},
             "releases": {"type": "list", "elements": "dict", "default": []},
@@ -133,6 +156,8 @@ def main():
             "lines": {"type": "int", "default": 50},
             "repair": {"type": "bool", "default": False},
             "allow_restart": {"type": "bool", "default": False},
+            "concurrency": {"type": "list", "elements": "int", "default": []},
+            "seconds": {"type": "float", "default": 120},
             "requester": {"type": "str", "default": ""},
             "reason": {"type": "str", "default": ""},
         },

@@ -26,7 +26,8 @@ options:
     description: What to do.
     type: str
     required: true
-    choices: [validate, render, plan, deploy, verify, status, history, rollback, logs, follow, proof, drift]
+    choices:
+      [validate, render, plan, deploy, verify, status, history, rollback, logs, follow, proof, drift, bench, records]
   only:
     description: Names of services. Empty means all.
     type: list
@@ -63,6 +64,15 @@ options:
     description: With O(command=drift), count a host on which drift is left as failed.
     type: bool
     default: false
+  concurrency:
+    description: With O(command=bench), the numbers of streams at once. Empty means 1 to 32 in powers of two.
+    type: list
+    elements: int
+    default: []
+  seconds:
+    description: With O(command=bench), the time to measure, about. Levels that would begin later are left out.
+    type: float
+    default: 120
   detach:
     description: Start the transaction and do not wait for its verdict.
     type: bool

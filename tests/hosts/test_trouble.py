@@ -33,8 +33,9 @@ def vllm(testbed, simulator):
     testbed.destroy(host)
 
 
-STALL = {"verify": {"stable": 0.5, "load_timeout": 30, "stall_timeout": 3, "request_timeout": 5}}
-LATE = {"verify": {"stable": 4, "load_timeout": 30, "stall_timeout": 20, "request_timeout": 5}}
+UNMEASURED = {"performance": {"enabled": False}}
+STALL = {"verify": {"stable": 0.5, "load_timeout": 30, "stall_timeout": 3, "request_timeout": 5, **UNMEASURED}}
+LATE = {"verify": {"stable": 4, "load_timeout": 30, "stall_timeout": 20, "request_timeout": 5, **UNMEASURED}}
 TROUBLES = [
     ({"SIM_EXIT_AFTER": "0", "SIM_EXIT_CODE": "3"}, {}, "the engine ended while loading: exit code 3"),
     ({"SIM_LOAD_SECONDS": "20", "SIM_EXIT_AFTER": "3"}, {}, "the engine ended while loading"),

@@ -13,6 +13,7 @@ from . import (
     lock,
     paths,
     preflight,
+    ready,
     releases,
     retention,
     systemd,
@@ -23,7 +24,10 @@ from .assess import assess, between, displaced, restarts, running
 from .drift import Host, look
 from .drift.repair import mend
 from .errors import BusyError, HostError
+from .http import HttpError
 from .nccl import proof as nccl_proof
+from .performance import baselines
+from .performance import bench as performance_bench
 from .results import VERDICTS, of_transaction, result, seconds
 
 
@@ -204,8 +208,11 @@ def verify(service):
         message = "the unit is {} ({})".format(state["ActiveState"], state["Result"])
         return result(service, "failed", release=number, message=message, log=systemd.log(unit, 20))
     begin = time.monotonic()
-    results = gates.all_gates(releases.load(service, number), number)
+    release = releases.load(service, number)
+    results = gates.all_gates(release, number)
     failed = gates.first_failed(results)
+    if not failed:
+        baselines.keep(release, number, results)
     return result(
         service,
         "failed" if failed else "ok",
@@ -261,6 +268,36 @@ def _restarted(looked, requester, reason, notes):
         except HostError as error:
             found.update(verdict="busy" if isinstance(error, BusyError) else "error", message=str(error))
     return looked
+
+
+@_reported
+def bench(service, levels, seconds):
+    """Measure the running committed release for about `seconds`, at several numbers of streams, and keep the record."""
+    pointer = releases.committed(service)
+    if pointer is None:
+        return result(service, "error", message=f"{service} has no committed release")
+    other = lock.holder(service)
+    if other is not None:
+        raise BusyError(other)
+    number, state = pointer["release"], systemd.show(paths.unit_name(service))
+    if not systemd.active(state):
+        return result(service, "error", release=number, message="the unit is {}".format(state["ActiveState"]))
+    release = releases.load(service, number)
+    if not release["verify"].get("performance"):
+        return result(service, "error", release=number, message="deploy it again: an earlier version released it")
+    try:
+        http, levels = ready.client(release, number), levels or performance_bench.LEVELS
+        record = performance_bench.run(release, number, state["InvocationID"], http, levels, seconds)
+    except HttpError as error:
+        return result(service, "failed", release=number, message=str(error))
+    performance_bench.keep(record)
+    return result(service, "ok", release=number, record=record)
+
+
+@_reported
+def records(service):
+    """Records of benches and baselines of a service."""
+    return result(service, "ok", **performance_bench.records(service))
 
 
 @_reported

@@ -9,6 +9,7 @@ import time
 from . import journal, releases
 from .errors import HostError
 from .nccl import proof
+from .performance import baselines
 
 
 def prune(service):
@@ -30,6 +31,7 @@ def prune(service):
     for number in proof.numbers(service):
         if number not in releases.numbers(service):
             os.unlink(proof.path_of(service, number))
+    baselines.prune(service)
     by_number = {entry.number: entry.path for entry in journals[:-1]}
     for number in _outdated(sorted(by_number), keep["releases"], oldest, by_number.get):
         os.unlink(by_number[number])

@@ -16,6 +16,7 @@ from . import files, gates, gpus, leftovers, paths, ready, releases, retention, 
 from .errors import HostError, StepError
 from .journal import Journal, latest
 from .nccl import proof
+from .performance import baselines
 from .proc import describe
 
 MARGIN_SECONDS = 30  # what systemctl may take beyond the unit's own timeouts
@@ -64,7 +65,8 @@ def transact(service, number):
             pointer = releases.committed(service)
             started, loaded = pointer["started"], None
             _install(service, facts["release"])
-        _verify(journal, release, facts["release"])
+        returning = facts["command"] == "rollback" or facts["release"] == facts["previous"]
+        _verify(journal, release, facts["release"], returning)
         releases.commit(service, facts["release"], started)
         _record(release, facts["release"], facts["restart"])
     except (StepError, HostError) as error:
@@ -150,13 +152,14 @@ def _stop_timeout(service):
     return max(limits, default=90)
 
 
-def _verify(journal, release, number):
+def _verify(journal, release, number, returning=True):
     journal.step("verifying", service=release["service"], release=number)
-    results = gates.all_gates(release, number)
+    results = gates.all_gates(release, number, returning=returning)
     journal.step("verified", service=release["service"], release=number, gates=results)
     failed = gates.first_failed(results)
     if failed:
         raise StepError(failed, systemd.log(paths.unit_name(release["service"]), 20))
+    baselines.keep(release, number, results)
 
 
 def roll_back(journal, facts, error):

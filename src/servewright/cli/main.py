@@ -8,6 +8,8 @@ import sys
 import typer
 
 from servewright.cli import (
+    bench,
+    compare,
     deploy,
     drift,
     follow,
@@ -36,7 +38,7 @@ app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (validate, render, plan, deploy, verify, status, history, rollback, logs, follow, drift):
+for module in (validate, render, plan, deploy, verify, status, history, rollback, logs, follow, drift, bench, compare):
     app.command()(with_common(getattr(module, module.__name__.rpartition(".")[2])))
 app.command()(with_common(report.report, ("json", "verbose", "junit", "html", "github")))
 app.add_typer(nccl.app, name="nccl")

@@ -26,13 +26,17 @@ def run(
     `services` selects by name (none: all), `detailed` gives planned changes a code of their own, `variables` are extra
     variables of the playbook; those that are None are left out.
     """
+    return report(result(command, common, services, **variables), common, detailed)
+
+
+def result(command: str, common: Common, services: list[str] | None = None, **variables: Any) -> RunResult:
+    """Run `servewright.llm.<command>` and give what came of it."""
     try:
         check()
         Outputs(common.junit, common.html).check()
-        result = _run(command, common, {"servewright_only": services or [], **variables})
+        return _run(command, common, {"servewright_only": services or [], **variables})
     except (ArtefactError, OSError, ValueError) as error:
-        result = RunResult(command, error=str(error))
-    return report(result, common, detailed)
+        return RunResult(command, error=str(error))
 
 
 def report(result: RunResult, common: Common, detailed: bool = False) -> int:

@@ -78,6 +78,7 @@ SGLANG = Engine(
         "model": ["/model_info", "/get_model_info"],
         # The old name answers with a warning in 0.5.17 and later and is announced to go away.
         "info": ["/server_info", "/get_server_info"],
+        "load": ["/v1/loads"],
     },
     log_lines={
         "ready": r"The server is fired up and ready to roll!",

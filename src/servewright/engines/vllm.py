@@ -70,6 +70,7 @@ VLLM = Engine(
         "completions": ["/v1/completions"],
         "model": [],
         "info": [],
+        "load": ["/metrics"],
     },
     log_lines={
         "ready": r"Application startup complete",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from servewright.driver.results import HostResult, RunResult
-from servewright.report import plan, proof, tables
+from servewright.report import bench, plan, proof, tables
 from servewright.report.exit_code import MEANING
 from servewright.report.layout import Line, labelled
 from servewright.report.service import block, word
@@ -135,5 +135,5 @@ def _unit(service: dict[str, Any]) -> list[Any]:
 
 
 _COUNTED = ("validate", "plan", "deploy", "verify", "rollback", "follow", "drift")
-_TABLES = {"status": tables.status, "history": tables.history, "proof": proof.proof}
+_TABLES = {"status": tables.status, "history": tables.history, "proof": proof.proof, "bench": bench.bench}
 _VERBATIM: dict[str, Callable[[dict[str, Any]], list[Any]]] = {"logs": _log, "render": _unit}

@@ -126,6 +126,19 @@ def _timings(service: Service, path: Path) -> Iterator[Problem]:
             f"({limits.start_timeout:g} s), so systemd would end the wait",
             limits.gpu_wait,
         )
+    if verify.performance.repeats > verify.performance.most_repeats:
+        yield Problem(
+            (*path, "verify", "performance", "repeats"),
+            f"{verify.performance.repeats} is above most_repeats ({verify.performance.most_repeats})",
+            verify.performance.repeats,
+        )
+    if verify.performance.floors.throughput is not None and not verify.performance.concurrency:
+        yield Problem(
+            (*path, "verify", "performance", "floors", "throughput"),
+            "throughput is only measured at a declared concurrency",
+            verify.performance.floors.throughput,
+            "declare verify.performance.concurrency",
+        )
     if verify.stall_timeout > verify.load_timeout:
         yield Problem(
             (*path, "verify", "stall_timeout"),

@@ -8,6 +8,7 @@ from pydantic import Field, JsonValue, field_validator, model_validator
 
 from servewright.spec.base import AbsolutePath, EnvironmentName, EnvironmentValue, Port, Seconds, Strict, Text
 from servewright.spec.options import OPTIONS, Engine, SglangOptions, VllmOptions
+from servewright.spec.performance import Performance
 
 Size = Annotated[int, Field(ge=1)]
 _TIME = r"([01]\d|2[0-3]):[0-5]\d"
@@ -100,6 +101,7 @@ class Verify(Strict):
         default_factory=lambda: [Prompt(prompt="The capital of France is", expect="Paris")],
         description="Prompts with known answers.",
     )
+    performance: Performance = Field(default_factory=Performance, description="How fast the release has to be.")
 
 
 class Limits(Strict):

@@ -16,6 +16,7 @@ from .misbehaviour import Misbehaviour
 TOKENS_PER_SECOND = 250.0
 PREFILL_TOKENS_PER_SECOND = 40000.0
 FIRST_TOKEN_SECONDS = 0.02
+COLD_SIZES = (24, 400)  # SIM_COLD_SECONDS: prompt tokens from which other kernels have to be compiled
 TICK = 0.004  # the shortest wait between two pieces: faster speeds put several tokens into one piece
 CONFIRM_EVERY = 0.1  # how often a running answer asks whether the engine still lives
 
@@ -115,6 +116,7 @@ class Generator:
         self.link = link
         self.counters = counters
         self.aborted = threading.Event()
+        self._compiled: set[int] = set()
         self._slots = threading.BoundedSemaphore(launch.max_running)
 
     def run(self, job: Job) -> Iterator[Piece]:
@@ -155,6 +157,10 @@ class Generator:
             factor *= 1.0 + random.uniform(-bad.noise, bad.noise)
         first = FIRST_TOKEN_SECONDS / factor if bad.first_token_seconds is None else bad.first_token_seconds
         first += job.prompt_tokens / (PREFILL_TOKENS_PER_SECOND * factor)
+        size = sum(job.prompt_tokens >= limit for limit in COLD_SIZES)
+        if size not in self._compiled:
+            self._compiled.add(size)
+            first += bad.cold_seconds
         time.sleep(first)
         self.counters.add(prompt_tokens=job.prompt_tokens, first_tokens=1, first_token_seconds=first)
         total = len(job.pieces)

@@ -32,6 +32,7 @@ class Misbehaviour:
     speed: float = 1.0
     noise: float = 0.0
     first_token_seconds: float | None = None
+    cold_seconds: float = 0.0
     attention_backend: str = ""
     max_running: int | None = None
     truncate_stream: bool = False

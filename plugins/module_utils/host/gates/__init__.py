@@ -6,7 +6,7 @@ import time
 
 from ..errors import HostError
 from ..http import HttpError
-from . import answers, engine, identity, nccl, process, stable
+from . import answers, engine, identity, nccl, performance, process, stable
 from .run import FAILED, SKIPPED, Run
 
 # In the order they run.
@@ -16,16 +16,18 @@ GATES = (
     ("engine", engine.gate),
     ("nccl", nccl.gate),
     ("answers", answers.gate),
+    ("performance", performance.gate),
     ("stable", stable.gate),
 )
 
 
-def all_gates(release, number, note=lambda gate: None):
+def all_gates(release, number, note=lambda gate: None, returning=False):
     """Run the gates in order and give their results; after a failure the ones that would only repeat it are skipped.
 
+    `returning` tells that the release was committed before and is gone back to.
     A result is {"id", "verdict", "message", "evidence", "seconds"}.
     """
-    run = Run(release, number)
+    run = Run(release, number, returning)
     results, failed = [], False
     for name, gate in GATES:
         begin = time.monotonic()

@@ -11,11 +11,15 @@ PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 
 
 class Run:
-    """What the gates of one release share: the release, its number, its unit's state when it became ready."""
+    """What the gates of one release share: the release, its number, its unit's state when it became ready.
 
-    def __init__(self, release, number):
+    `returning` tells that the release was committed before and is gone back to.
+    """
+
+    def __init__(self, release, number, returning=False):
         self.release = release
         self.number = number
+        self.returning = returning
         self.unit = unit_name(release["service"])
         self.state = systemd.show(self.unit)
         self.since = time.monotonic()

@@ -1,0 +1,127 @@
+"""How often the performance gate is wrong: false alarms and misses, by simulation with recorded noise.
+
+No server is measured: the decisions are those of the host library, the measurements are drawn. A release that is as
+fast as the one before, or slower by a few percent, must be kept; one that is slower by 10 % must not. Where starts of
+one configuration differ by more than that, one start of each cannot tell, and the gate must keep it.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.servewright.llm.plugins.module_utils.host.performance import judge, measure, noise
+from ansible_collections.servewright.llm.plugins.module_utils.host.performance.figures import summary
+from bench import record
+from bench.options import options
+from bench.table import table
+from servewright.spec.performance import Performance
+
+SEED = 20261130
+DROPS = (0.0, 0.03, 0.05, 0.10, 0.15, 0.20, 0.30, 0.40)
+KEEP, CATCH = 0.03, 0.10
+STARTS = (1, 3, 5, 10)
+SPEED = 440.0
+
+
+@dataclass(frozen=True)
+class Noise:
+    """`start` draws the factor of a start, `repeat` that of a repeat within it."""
+
+    name: str
+    source: str
+    start: Callable[[random.Random], float]
+    repeat: Callable[[random.Random], float]
+
+
+NOISES = (
+    Noise(
+        "4 % a repeat",
+        "repeats uniform within 4 % of the speed of their start; starts normal, 0.5 %",
+        lambda rng: rng.gauss(1, 0.005),
+        lambda rng: rng.uniform(0.96, 1.04),
+    ),
+    Noise(
+        "4 % a repeat, 1 % a start",
+        "repeats normal, 4 %; starts normal, 1 %: most agree within 2 %, as times to the first token did on two H200",
+        lambda rng: rng.gauss(1, 0.01),
+        lambda rng: rng.gauss(1, 0.04),
+    ),
+    Noise(
+        "recorded on two H200",
+        "decode of SGLang 0.5.17: starts uniform from 390 to 495 tok/s; repeats normal, 4.3 %, the standard deviation "
+        "whose five values span 10 % in the mean",
+        lambda rng: rng.uniform(390, 495) / 442.5,
+        lambda rng: rng.gauss(1, 0.043),
+    ),
+)
+
+
+def measured(rng: random.Random, of: Noise, speed: float, settings: dict[str, Any], bound: judge.Bound | None) -> float:
+    """The median of one start, with as many repeats as the host library would take."""
+    pace = speed * of.start(rng)
+    values: list[float] = []
+    while len(values) < settings["most_repeats"]:
+        values.append(pace * max(0.1, of.repeat(rng)))
+        if len(values) >= settings["repeats"] and (
+            noise.precise(values, measure.PRECISION) or (bound and noise.surely_beyond(values, bound.value, True))
+        ):
+            break
+    return float(summary("decode", values)["median"])
+
+
+def failed(rng: random.Random, of: Noise, drop: float, starts: int, settings: dict[str, Any]) -> bool:
+    """True when a release that is slower by `drop` is failed, after so many releases with one start each."""
+    earlier = [{"figures": {"decode": measured(rng, of, SPEED, settings, None)}} for _ in range(starts)]
+    baseline = {"release": 1, "reference": earlier[-1:], "starts": earlier}
+    bound = judge.bounds(settings, baseline)["decode"]
+    value = measured(rng, of, SPEED * (1 - drop), settings, bound)
+    return not judge.judged("decode", value, bound)["passed"]
+
+
+def main() -> int:
+    """Run the simulation; 1 when a rate is not what is claimed."""
+    parser = options("gate_power", (__doc__ or "").splitlines()[0], repeats=1000)
+    arguments = parser.parse_args()
+    rng = random.Random(SEED)
+    rows = []
+    for of in NOISES:
+        for spread in (None, 0.01):
+            settings = Performance(**({} if spread is None else {"start_spread": spread})).model_dump()
+            for starts in STARTS if spread is None else (1,):
+                rates = {
+                    drop: sum(failed(rng, of, drop, starts, settings) for _ in range(arguments.repeats))
+                    / arguments.repeats
+                    for drop in DROPS
+                }
+                rows.append({"noise": of.name, "start_spread": spread, "starts": starts, "failed": rates})
+    print(
+        table(
+            ("noise", "start_spread", "earlier starts", *(f"{drop:.0%} slower" for drop in DROPS)),
+            [
+                (
+                    row["noise"],
+                    "default" if row["start_spread"] is None else f"{row['start_spread']:g}",
+                    str(row["starts"]),
+                    *(f"{rate:.1%}" for rate in row["failed"].values()),
+                )
+                for row in rows
+            ],
+        )
+    )
+    record.write(
+        arguments.record,
+        bench="gate_power",
+        seed=SEED,
+        settings=Performance().model_dump(),
+        noises={of.name: of.source for of in NOISES},
+        failed=[{**row, "failed": {f"{drop:g}": rate for drop, rate in row["failed"].items()}} for row in rows],
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Records of speed on the controller: read, exported, compared, drawn."""
