@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 import threading
 import time
@@ -44,6 +45,7 @@ class Counters:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.running = 0
+        self.waiting = 0
         self.requests = 0
         self.prompt_tokens = 0
         self.generated_tokens = 0
@@ -83,7 +85,10 @@ def make_job(
     """
     if bad.empty_answer:
         return Job(prompt, prompt_tokens, [], "stop")
-    if bad.garbage or bad.repeat_token:
+    if bad.gibberish:
+        words = [hashlib.sha256(f"{prompt}{n}".encode()).hexdigest()[: 3 + n % 7] for n in range(max_tokens)]
+        return Job(prompt, prompt_tokens, [" " + word for word in words], "length")
+    if bad.garbage or bad.repeat_word:
         return Job(prompt, prompt_tokens, ["!" if bad.garbage else " the"] * max_tokens, "length")
     hot = float(options.get("temperature", 1.0) or 0.0) > 0
     salt = str(options.get("seed", random.random())) if hot else ""
@@ -121,8 +126,9 @@ class Generator:
 
     def run(self, job: Job) -> Iterator[Piece]:
         """Yield pieces, the last with a finish reason. Raises EngineGone; waits for ever where the engine hangs."""
+        self.counters.add(waiting=1)
         with self._slots:
-            self.counters.add(running=1, requests=1)
+            self.counters.add(waiting=-1, running=1, requests=1)
             limit = self.bad.hang_after_requests
             if self.bad.post_hangs or (limit is not None and self.counters.requests > limit):
                 threading.Event().wait()
@@ -171,7 +177,7 @@ class Generator:
         while done < total:
             due = min(total, int((time.monotonic() - begin) * TOKENS_PER_SECOND * factor) + 1)
             if due > done:
-                if bad.truncate_stream and due > total // 2:
+                if bad.truncate_stream and due > total // 2 and total > 1:
                     raise BrokenOff
                 self.counters.add(generated_tokens=due - done)
                 yield Piece("".join(job.pieces[done:due]), due, job.finish_reason if due == total else None)

@@ -206,9 +206,9 @@ def backend_line(launch: Launch) -> str:
 
 
 def die_on_time(head: Head) -> None:
-    """SIM_DIE_AFTER: a shape error that many seconds after the process's start."""
+    """SIM_DIE_AFTER: an error, of shapes without SIM_DIE_SAYING, that many seconds after the process's start."""
     if head.bad.die_after is not None:
-        timer = threading.Timer(head.bad.die_after, head.fatal, [SHAPE_ERROR])
+        timer = threading.Timer(head.bad.die_after, head.fatal, [head.bad.die_saying or SHAPE_ERROR])
         timer.daemon = True
         timer.start()
 

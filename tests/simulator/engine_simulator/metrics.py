@@ -5,7 +5,6 @@ from __future__ import annotations
 from .generation import Counters
 from .launch import Launch
 
-ACCEPT_LENGTH = 2.8  # tokens per verification step of a simulated drafter, the bonus token included
 DRAFT_TOKENS = 3
 
 
@@ -17,19 +16,19 @@ def _render(rows: list[tuple[str, str, float]], labels: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def sglang(launch: Launch, counters: Counters, kv_tokens: int) -> str:
+def sglang(launch: Launch, counters: Counters, kv_tokens: int, accept_length: float) -> str:
     labels = f'engine_type="unified",model_name="{launch.names[0]}",moe_ep_rank="0",pp_rank="0",tp_rank="0"'
     spec = bool(launch.speculation)
     rows = [
         ("sglang:max_total_num_tokens", "gauge", kv_tokens),
         ("sglang:context_len", "gauge", launch.context),
         ("sglang:num_running_reqs", "gauge", counters.running),
-        ("sglang:num_queue_reqs", "gauge", 0),
+        ("sglang:num_queue_reqs", "gauge", counters.waiting),
         ("sglang:gen_throughput", "gauge", 0.0),
         ("sglang:cache_hit_rate", "gauge", 0.0),
         ("sglang:token_usage", "gauge", 0.0),
-        ("sglang:spec_accept_length", "gauge", ACCEPT_LENGTH if spec else 0.0),
-        ("sglang:spec_accept_rate", "gauge", (ACCEPT_LENGTH - 1) / DRAFT_TOKENS if spec else 0.0),
+        ("sglang:spec_accept_length", "gauge", accept_length if spec else 0.0),
+        ("sglang:spec_accept_rate", "gauge", (accept_length - 1) / DRAFT_TOKENS if spec else 0.0),
         ("sglang:is_cuda_graph", "gauge", float(launch.cuda_graphs)),
     ]
     text = _render(rows, labels)
@@ -46,11 +45,11 @@ def sglang(launch: Launch, counters: Counters, kv_tokens: int) -> str:
     )
 
 
-def vllm(launch: Launch, counters: Counters) -> str:
+def vllm(launch: Launch, counters: Counters, accept_length: float) -> str:
     labels = f'engine="0",model_name="{launch.names[0]}"'
     rows: list[tuple[str, str, float]] = [
         ("vllm:num_requests_running", "gauge", counters.running),
-        ("vllm:num_requests_waiting", "gauge", 0),
+        ("vllm:num_requests_waiting", "gauge", counters.waiting),
         ("vllm:kv_cache_usage_perc", "gauge", 0.0),
         ("vllm:num_preemptions_total", "counter", 0),
         ("vllm:prompt_tokens_total", "counter", counters.prompt_tokens),
@@ -59,15 +58,15 @@ def vllm(launch: Launch, counters: Counters) -> str:
         ("vllm:time_to_first_token_seconds_sum", "counter", counters.first_token_seconds),
     ]
     if launch.speculation:
-        steps = counters.generated_tokens / ACCEPT_LENGTH
+        steps = counters.generated_tokens / accept_length
         rows += [
             ("vllm:spec_decode_num_drafts_total", "counter", int(steps)),
             ("vllm:spec_decode_num_draft_tokens_total", "counter", int(steps * DRAFT_TOKENS)),
-            ("vllm:spec_decode_num_accepted_tokens_total", "counter", int(steps * (ACCEPT_LENGTH - 1))),
+            ("vllm:spec_decode_num_accepted_tokens_total", "counter", int(steps * (accept_length - 1))),
         ]
     text = _render(rows, labels)
     for position in range(DRAFT_TOKENS if launch.speculation else 0):
-        accepted = int(counters.generated_tokens / ACCEPT_LENGTH * ((ACCEPT_LENGTH - 1) / DRAFT_TOKENS))
+        accepted = int(counters.generated_tokens / accept_length * ((accept_length - 1) / DRAFT_TOKENS))
         name = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
         text += f'{name}{{{labels},position="{position}"}} {float(accepted)}\n'
     for reason in ("stop", "length", "abort"):

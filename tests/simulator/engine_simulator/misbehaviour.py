@@ -23,11 +23,15 @@ class Misbehaviour:
     never_ready: bool = False
     post_hangs: bool = False
     garbage: bool = False
-    repeat_token: bool = False
+    repeat_word: bool = False
+    gibberish: bool = False
     any_model: bool = False
+    any_length: bool = False
     die_after: float | None = None
+    die_saying: str = ""
     hang_after_requests: int | None = None
     busy_503: float | None = None
+    busy_after: float = 0.0
     info_endpoint: str = ""
     speed: float = 1.0
     noise: float = 0.0
@@ -35,7 +39,11 @@ class Misbehaviour:
     cold_seconds: float = 0.0
     attention_backend: str = ""
     max_running: int | None = None
+    accept_length: float = 2.8
+    internal_states: str = ""
+    health_generate: str = ""
     truncate_stream: bool = False
+    short_stream: bool = False
     ignore_sigterm: bool = False
     orphan: str = ""
     child_env_drop: str = ""
@@ -49,8 +57,17 @@ class Misbehaviour:
     nccl_library: str = ""
     shm_folder: str = "/dev/shm"
 
+    def busy(self, seconds: float) -> bool:
+        """True when every request is answered with 503, so many seconds after readiness."""
+        return self.busy_503 is not None and self.busy_after <= seconds < self.busy_after + self.busy_503
 
-CHOICES = {"info_endpoint": ("old", "new"), "orphan": ("port", "shm", "both")}
+
+CHOICES = {
+    "info_endpoint": ("old", "new", "none"),
+    "internal_states": ("empty", "null", "missing"),
+    "health_generate": ("missing", "always"),
+    "orphan": ("port", "shm", "both"),
+}
 
 
 def _convert(field: dataclasses.Field[Any], text: str) -> object:

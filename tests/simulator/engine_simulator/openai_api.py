@@ -258,6 +258,8 @@ class Api:
         done = 0
         for piece in self.generator.run(job):
             stream = stream or request.stream()  # a refusal or a hang comes before the headers
+            if self.bad.short_stream and piece.tokens > len(job.pieces) // 2:
+                break
             done = piece.tokens
             choice = {"index": 0, "text": piece.text, "logprobs": None, "finish_reason": piece.finish_reason, **extra}
             stream.event({**head, "choices": [choice], **self.dialect.chunk_extra()})

@@ -32,12 +32,12 @@ class SglangDialect(Dialect):
 
     def check_length(self, prompt_tokens: int, max_tokens: int | None) -> int:
         context = self.launch.context
-        if prompt_tokens >= context:
+        if prompt_tokens >= context and not self.bad.any_length:
             raise Refused(
                 400,
                 f"The input ({prompt_tokens} tokens) is longer than the model's context length ({context} tokens).",
             )
-        if max_tokens is not None and prompt_tokens + max_tokens > context:
+        if max_tokens is not None and prompt_tokens + max_tokens > context and not self.bad.any_length:
             raise Refused(
                 400,
                 f"Requested token count exceeds the model's maximum context length of {context} tokens. You requested "
@@ -94,16 +94,20 @@ class SglangApi:
         }
         if self.launch.args.enable_metrics:
             routes["/metrics"] = {"GET": self.metrics}
-        absent = {"old": ("/server_info", "/model_info"), "new": ("/get_server_info", "/get_model_info")}
-        for path in absent.get(self.bad.info_endpoint, ()):
+        old, new = ("/get_server_info", "/get_model_info"), ("/server_info", "/model_info")
+        for path in {"old": new, "new": old, "none": old + new}.get(self.bad.info_endpoint, ()):
             del routes[path]
+        if self.bad.health_generate == "missing":
+            del routes["/health_generate"]
+        elif self.bad.health_generate == "always":
+            routes["/health_generate"] = {"GET": lambda r: r.reply(200)}
         for name in self.dialect.shown_names:
             routes[f"/v1/models/{name}"] = {"GET": lambda r, name=name: r.json(200, self.card(name))}
         server.routes = routes
         server.guard = self.guard
 
     def guard(self, request: Request) -> bool:
-        if self.bad.busy_503 and self.up and time.monotonic() - self.ready_since < self.bad.busy_503:
+        if self.up and self.bad.busy(time.monotonic() - self.ready_since):
             request.reply(503)
             return True
         if not self.launch.api_keys or request.path.startswith(UNGUARDED) or request.method == "OPTIONS":
@@ -183,7 +187,9 @@ class SglangApi:
             "memory_usage": {"weight": 70.1, "kvcache": 12.4, "token_capacity": self.kv_tokens, "graph": {}},
         }
         if self.launch.speculation:
-            state["avg_spec_accept_length"] = metrics.ACCEPT_LENGTH
+            state["avg_spec_accept_length"] = self.bad.accept_length
+        states: Any = [state] * max(1, int(self.launch.args.dp_size))
+        states = {"empty": [], "null": [None, *states], "missing": None}.get(self.bad.internal_states, states)
         request.json(
             200,
             {
@@ -193,7 +199,7 @@ class SglangApi:
                 "max_total_num_tokens": self.kv_tokens,
                 "max_req_input_len": self.launch.context - 6,
                 "startup_time": {},
-                "internal_states": [state] * max(1, int(self.launch.args.dp_size)),
+                "internal_states": states,
                 "version": self.launch.version,
                 "frontend": "python",
             },
@@ -202,7 +208,8 @@ class SglangApi:
     def loads(self, request: Request) -> None:
         load = {
             "timestamp": time.time(), "dp_rank": 0, "num_running_reqs": self.generator.counters.running,
-            "num_waiting_reqs": 0, "num_used_tokens": 0, "max_total_num_tokens": self.kv_tokens,
+            "num_waiting_reqs": self.generator.counters.waiting,
+            "num_used_tokens": 0, "max_total_num_tokens": self.kv_tokens,
             "max_running_requests": self.launch.max_running, "token_usage": 0.0, "gen_throughput": 0.0,
         }  # fmt: skip
         request.json(200, {"version": self.launch.version, "loads": [load]})
@@ -216,7 +223,7 @@ class SglangApi:
         request.reply(200, text.encode(), "")
 
     def metrics(self, request: Request) -> None:
-        text = metrics.sglang(self.launch, self.generator.counters, self.kv_tokens)
+        text = metrics.sglang(self.launch, self.generator.counters, self.kv_tokens, self.bad.accept_length)
         request.reply(200, text.encode(), "text/plain; version=0.0.4; charset=utf-8")
 
     def tokenize(self, request: Request) -> None:

@@ -39,7 +39,7 @@ class VllmDialect(Dialect):
 
     def check_length(self, prompt_tokens: int, max_tokens: int | None) -> int:
         context = self.launch.context
-        if prompt_tokens >= context:
+        if prompt_tokens >= context and not self.bad.any_length:
             raise Refused(
                 400,
                 f"This model's maximum context length is {context} tokens. However, your prompt contains "
@@ -47,7 +47,7 @@ class VllmDialect(Dialect):
                 f"the length of the input prompt. (parameter=input_tokens, value={prompt_tokens})",
                 param="input_tokens",
             )
-        if max_tokens is not None and prompt_tokens + max_tokens > context:
+        if max_tokens is not None and prompt_tokens + max_tokens > context and not self.bad.any_length:
             raise Refused(
                 400,
                 f"'max_tokens' or 'max_completion_tokens' is too large: {max_tokens}. This model's maximum context "
@@ -97,7 +97,7 @@ class VllmApi:
         server.guard = self.guard
 
     def guard(self, request: Request) -> bool:
-        if self.bad.busy_503 and time.monotonic() - self.ready_since < self.bad.busy_503:
+        if self.bad.busy(time.monotonic() - self.ready_since):
             request.json(503, {"error": {"message": "Service Unavailable", "type": "ServiceUnavailable", "code": 503}})
             return True
         if not self.launch.api_keys or not request.path.startswith(GUARDED) or request.method == "OPTIONS":
@@ -113,7 +113,7 @@ class VllmApi:
         request.reply(503 if self.generator.link.dead.is_set() else 200)
 
     def metrics(self, request: Request) -> None:
-        text = metrics.vllm(self.launch, self.generator.counters)
+        text = metrics.vllm(self.launch, self.generator.counters, self.bad.accept_length)
         request.reply(200, text.encode(), "text/plain; version=1.0.0; charset=utf-8")
 
     def models(self, request: Request) -> None:
