@@ -11,7 +11,7 @@ READY := .venv/.ready
 # Tools start one another by name: molecule, ansible-runner and the tests start ansible-playbook.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo test faults failures test-engines lint molecule sanity generate lock clean root
+.PHONY: help demo test faults verdicts failures test-engines lint molecule sanity generate lock clean root
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s%s\n", $$1, $$2 }' Makefile
@@ -27,6 +27,9 @@ faults: root $(READY) ## inject every fault at every step, and write docs/faults
 
 failures: root $(READY) ## bring about the failures of tests/failures.yml, and write docs/failures.md from the run
 	@$(BIN)/python -m pytest --numprocesses 3 --dist loadfile -m failure --failure-table docs/failures.md tests/unit tests/hosts
+
+verdicts: root $(READY) ## judge each misbehaving engine 20 times with random timing, and write docs/verdicts.md
+	@$(BIN)/python -m pytest --verdict-rounds 20 --verdict-table docs/verdicts.md tests/hosts/test_verdicts.py
 
 test-engines: root $(READY) ## deploy real SGLang and vLLM with tiny models on CPU
 	@$(BIN)/python -m pytest tests/engines

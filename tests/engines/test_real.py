@@ -47,6 +47,7 @@ def service(engine: str, environments: dict[str, Any], **changes: Any) -> dict[s
             "load_timeout": 600,
             "stall_timeout": 300,
             "prompts": [{"prompt": "The quick brown", "expect": "(?s)."}],
+            "quality": False,
         },
         "limits": {"stop_timeout": 20},
         **changes,

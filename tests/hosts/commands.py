@@ -111,14 +111,16 @@ class Library:
         job = json.dumps({"library": self.path, "function": function, "arguments": arguments})
         return json.loads(self.host.run(["/usr/bin/python3", "-c", _CALL], input=job).stdout)
 
-    def begin(self, *releases: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def begin(self, *releases: Mapping[str, Any], secrets: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
         """Start a deploy; gives the results as far as the start of the transaction."""
-        found: list[dict[str, Any]] = self.call("deploy", releases, {}, False, "tester", "a test", 0)
+        found: list[dict[str, Any]] = self.call("deploy", releases, secrets or {}, False, "tester", "a test", 0)
         return found
 
-    def deploy(self, release: Mapping[str, Any], timeout: float = 120) -> dict[str, Any]:
+    def deploy(
+        self, release: Mapping[str, Any], timeout: float = 120, secrets: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
         """Deploy one release to its verdict."""
-        return self.settle(self.begin(release)[0], timeout)
+        return self.settle(self.begin(release, secrets=secrets)[0], timeout)
 
     def settle(self, result: dict[str, Any], timeout: float = 120) -> dict[str, Any]:
         """Follow a result to its verdict."""

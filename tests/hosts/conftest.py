@@ -11,7 +11,7 @@ import pytest
 import testinfra
 import yaml
 
-from tests.hosts import fault_table
+from tests.hosts import fault_table, verdicts
 from tests.testbed import Host, Testbed, TestbedError
 
 LookInto = Callable[[Host], "testinfra.host.Host"]
@@ -149,11 +149,18 @@ def pytest_runtest_makereport(
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fault-table", type=Path, help="write the table of faults and steps of this run to this file")
+    parser.addoption("--verdict-rounds", type=int, default=1, help="how often test_verdicts.py judges each engine")
+    parser.addoption("--verdict-table", type=Path, help="write the table of verdicts of this run to this file")
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Write docs/faults.md from what this run saw (`make faults`)."""
+    """Write docs/faults.md (`make faults`) or docs/verdicts.md (`make verdicts`) from what this run saw."""
     path: Path | None = config.getoption("--fault-table")
     if path is not None:
         reports = [report for kind in ("passed", "failed") for report in terminalreporter.stats.get(kind, [])]
         path.write_text(fault_table.markdown([report for report in reports if report.when == "call"]))
+    path = config.getoption("--verdict-table")
+    if path is not None:
+        reports = [report for kind in ("passed", "failed") for report in terminalreporter.stats.get(kind, [])]
+        counted = [value for report in reports for name, value in report.user_properties if name == "verdicts"]
+        path.write_text(verdicts.markdown({(name, engine): (right, of) for name, engine, right, of in counted}))

@@ -206,7 +206,10 @@ def verify(service):
     state = systemd.show(unit)
     if not systemd.active(state):
         message = "the unit is {} ({})".format(state["ActiveState"], state["Result"])
-        return result(service, "failed", release=number, message=message, log=systemd.log(unit, 20))
+        failure = ready.failed(releases.load(service, number), state, message)
+        return result(
+            service, "failed", release=number, message=str(failure), log=failure.diagnosis, cause=failure.cause
+        )
     begin = time.monotonic()
     release = releases.load(service, number)
     results = gates.all_gates(release, number)

@@ -20,6 +20,7 @@ _RELOAD_ONLY = frozenset(
         "Service.ExecStartPre",
         "Service.ExecStopPost",
         "Service.Restart",
+        "Service.RestartPreventExitStatus",
         "Service.RestartSec",
         "Service.TimeoutStartSec",
         "Service.TimeoutStopSec",

@@ -18,10 +18,12 @@ class BusyError(HostError):
 class StepError(Exception):
     """A step of a transaction failed, so the transaction rolls back.
 
-    `survivors` are processes that outlived SIGKILL: then nothing may be started on top of them.
+    `diagnosis` are log lines, `cause` is what diagnosis.of gives. `survivors` are processes that outlived SIGKILL: then
+    nothing may be started on top of them.
     """
 
-    def __init__(self, message, diagnosis=None, survivors=()):
+    def __init__(self, message, diagnosis=None, survivors=(), cause=None):
         super().__init__(message)
+        self.cause = cause
         self.diagnosis = diagnosis or []
         self.survivors = list(survivors)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+import time
 
 
 class HttpError(Exception):
@@ -37,17 +38,44 @@ class Client:
         except socket.timeout:
             raise HttpError(f"{method} {path}: no answer within {timeout or self.timeout:g} s") from None
         except (OSError, http.client.HTTPException) as error:
-            raise HttpError(f"{method} {path}: {error}") from None
+            raise HttpError(f"{method} {path}: {error or type(error).__name__}") from None
         finally:
             connection.close()
+
+    def events(self, method, path, body, timeout=None):
+        """Data of the server-sent events of an answer, one by one. Raises HttpError like json()."""
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=timeout or self.timeout)
+        end = time.monotonic() + (timeout or self.timeout)
+        try:
+            headers = {**self.headers, "Content-Type": "application/json"}
+            connection.request(method, path, json.dumps(body), headers)
+            answer = connection.getresponse()
+            if not 200 <= answer.status < 300:
+                raise _refused(method, path, answer.status, answer.read())
+            for line in answer:
+                if line.startswith(b"data:"):
+                    yield line[5:].strip().decode("utf-8", "replace")
+                if time.monotonic() > end:  # the socket's own bound starts anew with every byte
+                    raise socket.timeout
+        except socket.timeout:
+            raise HttpError(f"{method} {path}: no whole answer within {timeout or self.timeout:g} s") from None
+        except (OSError, http.client.HTTPException) as error:
+            raise HttpError(f"{method} {path}: {error or type(error).__name__}") from None
+        finally:
+            connection.close()
+
+    def text(self, path, timeout=None):
+        """The text of a successful answer to GET. Raises HttpError otherwise."""
+        status, data = self.request("GET", path, timeout=timeout)
+        if not 200 <= status < 300:
+            raise _refused("GET", path, status, data)
+        return data.decode("utf-8", "replace")
 
     def json(self, method, path, body=None, timeout=None):
         """The JSON of a successful answer. Raises HttpError otherwise."""
         status, data = self.request(method, path, body, timeout)
         if not 200 <= status < 300:
-            raise HttpError(
-                "%s %s: status %d: %s" % (method, path, status, data[:200].decode("utf-8", "replace")), status
-            )
+            raise _refused(method, path, status, data)
         try:
             return json.loads(data.decode())
         except ValueError:
@@ -62,3 +90,7 @@ class Client:
                 if error.status != 404:
                     raise
         return self.json("GET", paths[-1])
+
+
+def _refused(method, path, status, data):
+    return HttpError("%s %s: status %d: %s" % (method, path, status, data[:200].decode("utf-8", "replace")), status)

@@ -63,6 +63,11 @@ def limits(pid):
     return out
 
 
+def maps(pid):
+    """Text of /proc/PID/maps; empty for a process that has ended or may not be looked at."""
+    return (_read(pid, "maps") or b"").decode("utf-8", "surrogateescape")
+
+
 def read_bytes(pid):
     """Bytes a process has read, from files and from the page cache."""
     data = _read(pid, "io")

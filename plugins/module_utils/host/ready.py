@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 
-from . import gpus, proc, releases, systemd
+from . import completions, diagnosis, gpus, proc, releases, systemd
 from .errors import HostError, StepError
 from .http import Client, HttpError
 from .paths import unit_name
@@ -23,29 +23,12 @@ def client(release, number):
     return Client(listen["host"], listen["port"], key=key)
 
 
-def completion(release, http, prompt, max_tokens, timeout):
-    """Text of one completion at temperature 0. Raises HttpError."""
-    body = {
-        "model": release["model"]["served_name"],
-        "prompt": prompt,
-        "max_tokens": max_tokens,
-        "temperature": 0,
-        "top_p": 1,
-        "seed": 0,
-        "stream": False,
-    }
-    answer = http.json("POST", release["endpoints"]["completions"][0], body, timeout=timeout)
-    try:
-        return answer["choices"][0]["text"]
-    except (KeyError, IndexError, TypeError):
-        raise HttpError(f"the completion has no text: {str(answer)[:200]}") from None
-
-
 def wait(release, number, note=lambda line: None):
     """Wait until a release that was started serves a completion; gives the seconds it took.
 
     Every new log line, byte read and MiB of GPU memory counts as progress. Without any for `stall_timeout` seconds,
-    after `load_timeout` seconds in all, or when the process ends, raises StepError with the last log lines.
+    after `load_timeout` seconds in all, or when the process ends, raises StepError with the cause and the log lines
+    that matter.
     """
     unit, verify = unit_name(release["service"]), release["verify"]
     http = client(release, number)
@@ -55,25 +38,34 @@ def wait(release, number, note=lambda line: None):
     while True:
         state = systemd.show(unit)
         if state["InvocationID"] != invocation or not systemd.active(state):
-            raise StepError(f"the engine ended while loading: {ending(state)}", systemd.log(unit, 20, invocation))
+            ended = {**state, "InvocationID": invocation}
+            raise failed(release, ended, f"the engine ended while loading: {ending(state)}")
         if _serves(release, http, begin + verify["load_timeout"]):
             return time.monotonic() - begin
         now = time.monotonic()
-        mark = _mark(release, state, invocation)
+        lines = _lines(invocation)
+        # When all that is new is about requests, the last other line is still the one seen before.
+        mark = (lines[-1] if lines else seen[0] if seen else "", *_moved(release, state))
         if mark != seen:
             seen, moved = mark, now
             note(mark[0])
+            if diagnosis.hangs(release, lines):
+                raise failed(release, state, "the engine will never serve")
         if now - moved > verify["stall_timeout"]:
-            raise StepError(
-                "loading has stalled: no new log line, bytes read or GPU memory for %d s" % (now - moved),
-                systemd.log(unit, 20, invocation),
-            )
+            silence = "loading has stalled: no new log line, bytes read or GPU memory for %d s" % (now - moved)
+            raise failed(release, state, silence)
         if now - begin > verify["load_timeout"]:
-            raise StepError(
-                "not ready after %d s (verify.load_timeout)" % (now - begin),
-                systemd.log(unit, 20, invocation),
-            )
+            raise failed(release, state, "not ready after %d s (verify.load_timeout)" % (now - begin))
         time.sleep(_POLL_SECONDS)
+
+
+def failed(release, state, message):
+    """The StepError for a unit that failed, with what its log says about the cause. `state` names the invocation."""
+    lines = systemd.log("", diagnosis.LINES, state["InvocationID"])
+    cause = diagnosis.of(release, state, lines)
+    return StepError(
+        f"{message}: {diagnosis.text(cause)}" if cause else message, diagnosis.relevant(lines, cause), cause=cause
+    )
 
 
 def _serves(release, http, end):
@@ -82,23 +74,27 @@ def _serves(release, http, end):
         if status != 200:
             return False
         timeout = max(1.0, min(release["verify"]["request_timeout"], end - time.monotonic()))
-        completion(release, http, "Hello", 1, timeout)
+        completions.complete(release, http, "Hello", 1, timeout)
         return True
     except HttpError as error:
-        if 400 <= error.status < 500:
+        if 400 <= error.status < 500 and error.status != 429:
             raise StepError(f"the server is up and refuses a completion: {error}") from None
         return False
 
 
-def _mark(release, state, invocation):
-    """What moves while a model loads: last log line, bytes read, GPU memory."""
-    lines = systemd.log("", 1, invocation)
+def _lines(invocation):
+    """The last log lines that are not about requests: those of this module are no progress."""
+    return [line for line in systemd.log("", 20, invocation) if not diagnosis.REQUEST.search(line)]
+
+
+def _moved(release, state):
+    """What moves while a model loads: bytes read, and GPU memory."""
     read = sum(proc.read_bytes(pid) for pid in systemd.pids(state["ControlGroup"]))
     used = 0
     if release["gpus"]:
         with contextlib.suppress(HostError):  # GPUs that cannot be read are preflight's business
             used = sum(gpu["used_mib"] for index, gpu in gpus.query().items() if index in release["gpus"])
-    return (lines[-1] if lines else "", read >> 20, used)
+    return (read >> 20, used)
 
 
 def ending(state):

@@ -39,6 +39,7 @@ def of_transaction(journal):
     reasons = [steps[back]["reason"]] if back < len(steps) else []
     found["message"] = "; ".join([*reasons, *([last["message"]] if last.get("message") else [])])
     found["log"] = steps[back].get("log", []) if back < len(steps) else []
+    found["cause"] = steps[back].get("cause") if back < len(steps) else None
     if last["step"] not in FINAL:
         lines = systemd.log(paths.unit_name(last.get("service", service)), 1)
         found.update(step=last["step"], line=lines[-1] if lines else "")

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 
-from . import files, gates, gpus, leftovers, paths, ready, releases, retention, surroundings, systemd
+from . import files, gates, gpus, leftovers, paths, ready, reference, releases, retention, surroundings, systemd
 from .errors import HostError, StepError
 from .journal import Journal, latest
 from .nccl import proof
@@ -67,7 +67,7 @@ def transact(service, number):
             _install(service, facts["release"])
         returning = facts["command"] == "rollback" or facts["release"] == facts["previous"]
         _verify(journal, release, facts["release"], returning)
-        releases.commit(service, facts["release"], started)
+        _commit(journal, release, facts["release"], started)
         _record(release, facts["release"], facts["restart"])
     except (StepError, HostError) as error:
         roll_back(journal, facts, error)
@@ -80,11 +80,11 @@ def _replace(journal, release, number, displaces=()):
     service = release["service"]
     served = _served(journal)
     journal.step("stopping")
-    _stop(service, release["user"], served)
+    forced = _stop(service, release["user"], served)
     for other in displaces:
-        _stop(other)
+        forced = _stop(other) or forced
         systemd.disable(paths.unit_name(other))
-    journal.step("waiting_gpus")
+    journal.step("waiting_gpus", forced=forced)
     with ThreadPoolExecutor(1) as beside:  # the service is down: systemd reads the unit while nvidia-smi answers
         installed = beside.submit(_install, service, number)
         if release["gpus"]:
@@ -95,7 +95,21 @@ def _replace(journal, release, number, displaces=()):
 
 
 def _load(journal, release, number):
-    """Start the unit in place and wait until it serves; gives the seconds it took to load."""
+    """Start the unit in place and wait until it serves; gives the seconds it took to load.
+
+    A start that failed is tried once more, if its cause is known to be one that can pass by itself.
+    """
+    try:
+        return _start(journal, release, number)
+    except StepError as error:
+        if not error.cause or not error.cause["retry"]:
+            raise
+        _stop(release["service"], release["user"], served=False)
+        journal.step("starting", release=number, again=str(error))
+        return _start(journal, release, number)
+
+
+def _start(journal, release, number):
     unit = paths.unit_name(release["service"])
     proof.switch_on(release)
     try:
@@ -107,7 +121,7 @@ def _load(journal, release, number):
         return round(ready.wait(release, number), 3)
     except StepError as error:
         words = proof.explained(release, systemd.show(unit))
-        raise StepError(f"{error}. {words}", error.diagnosis) if words else error from None
+        raise StepError(f"{error}. {words}", error.diagnosis, cause=error.cause) if words else error from None
 
 
 def _install(service, number):
@@ -124,7 +138,9 @@ def _served(journal):
 
 
 def _stop(service, user="", served=True):
-    """Stop a service, with all it left behind. Raises StepError with the processes that outlived SIGKILL.
+    """Stop a service, with all it left behind; True when it ended by SIGKILL, now or before.
+
+    Raises StepError with the processes that outlived SIGKILL.
 
     One that has not served has nothing to finish, and may not heed SIGTERM while it loads (vLLM 0.32.0 loses the
     first): it is not waited for. `user` is that of the service when its unit is gone, and says it no more.
@@ -138,6 +154,7 @@ def _stop(service, user="", served=True):
     left = leftovers.end(service, state["User"] or user)
     if left:
         raise StepError("processes outlived SIGKILL: {}".format("; ".join(map(describe, left))), survivors=left)
+    return systemd.show(unit).get("Result") in ("timeout", "signal", "core-dump", "oom-kill", "watchdog")
 
 
 def _stop_timeout(service):
@@ -154,19 +171,34 @@ def _stop_timeout(service):
 
 def _verify(journal, release, number, returning=True):
     journal.step("verifying", service=release["service"], release=number)
-    results = gates.all_gates(release, number, returning=returning)
+    forced = any(step.get("forced") for step in journal.steps())
+    results = gates.all_gates(release, number, forced=forced, returning=returning)
     journal.step("verified", service=release["service"], release=number, gates=results)
     failed = gates.first_failed(results)
     if failed:
-        raise StepError(failed, systemd.log(paths.unit_name(release["service"]), 20))
+        raise ready.failed(release, systemd.show(paths.unit_name(release["service"])), failed)
     baselines.keep(release, number, results)
+
+
+def _commit(journal, release, number, started):
+    """Make a verified release the committed one, and keep its answers to compare the next one with."""
+    releases.commit(release["service"], number, started)
+    verified = next((step["gates"] for step in reversed(journal.steps()) if step["step"] == "verified"), [])
+    answers = [gate["evidence"].get("reference") for gate in verified if gate["id"] == "answers"]
+    if any(answers):
+        try:
+            reference.keep(release, answers[0])
+        except (HostError, OSError) as error:
+            print(f"{journal.service}: its answers are not kept to compare with: {error}", flush=True)
 
 
 def roll_back(journal, facts, error):
     """Go back to the release that was committed before, through the same gates."""
     service, previous = journal.service, facts["previous"]
     journal.going_back = True
-    journal.step("rolling_back", reason=str(error), log=getattr(error, "diagnosis", []))
+    journal.step(
+        "rolling_back", reason=str(error), log=getattr(error, "diagnosis", []), cause=getattr(error, "cause", None)
+    )
     if getattr(error, "survivors", None):
         _needs_reboot(journal, error)
         return
@@ -184,7 +216,7 @@ def roll_back(journal, facts, error):
             loaded, started = None, releases.committed(service)["started"]
             _install(service, previous)
         _verify(journal, release, previous)
-        releases.commit(service, previous, started)
+        _commit(journal, release, previous, started)
         _record(release, previous, loaded is not None)
         _bring_back(journal, facts["displaces"])
         _finish(journal, "restored", release=previous, load_seconds=loaded)
@@ -197,6 +229,7 @@ def roll_back(journal, facts, error):
             "rollback_failed",
             message=str(second),
             log=getattr(second, "diagnosis", []),
+            cause=getattr(second, "cause", None),
             next_steps=[
                 f"look at what it said: journalctl -u {paths.unit_name(service)} -e",
                 f"look at the state: systemctl status {paths.unit_name(service)}",

@@ -45,6 +45,12 @@ def differences(release, state):
     if argv != release["argv"]:
         found.append({"field": "argv", "declared": release["argv"], "running": argv})
     found += environment(release, pid)
+    return found + _rights(release, pid)
+
+
+def _rights(release, pid):
+    """How user and limits of one process differ from a release's."""
+    found = []
     uid = proc.uid(pid)
     if uid is not None and uid != _uid(release["user"]):
         found.append({"field": "user", "declared": release["user"], "running": uid})
@@ -78,7 +84,7 @@ def environment(release, pid, names=None):
 
 
 def tree(release, state):
-    """How the NCCL environment of the other processes of the service differs from the release.
+    """How user, limits and NCCL environment of the other processes of the service differ from the release.
 
     The NCCL variables are what workers must not lose; engines change others of their workers by design. A worker that
     sets its title writes over the first part of its environment (setproctitle in vLLM 0.32.0 and SGLang 0.5.23): what
@@ -86,11 +92,12 @@ def tree(release, state):
     """
     found = []
     for pid in systemd.pids(state["ControlGroup"]):
-        values = proc.environment(pid)
-        if pid == state["MainPID"] or not values:
+        if pid == state["MainPID"]:
             continue
+        values = proc.environment(pid) or {}
         whole = "PATH" in values and "INVOCATION_ID" in values
-        for item in environment(release, pid, names=[n for n in release["nccl"] if whole or n in values]):
+        names = [name for name in release["nccl"] if values and (whole or name in values)]
+        for item in environment(release, pid, names=names) + _rights(release, pid):
             found.append(dict(item, pid=pid, process=proc.name(pid)))
     return found
 

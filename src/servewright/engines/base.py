@@ -18,7 +18,11 @@ class Engine:
 
     `command` and `flags` give the argument list: the words that start the engine, then one list per flag.
     `owned` maps a flag that servewright sets to the field that declares it; `endpoints` names HTTP paths
-    (several: tried in turn); `caches` are environment variables that must point below the service's cache folder.
+    (several: tried in turn). `truth` says where the engine shows what is in force, by setting: rows tried in turn, each
+    a place and a path or pattern. `info` is a path in the server info (`*`: every data-parallel rank), `log` and
+    `metrics` are patterns with one group. `observed` gives what no version reports and can only be seen under load.
+    `metrics` are the counters of load, `acceptance` those of speculation. `permanent_exit_codes` mean that every retry
+    fails, too.
     """
 
     name: str
@@ -29,6 +33,11 @@ class Engine:
     secret_flags: Mapping[str, str]
     endpoints: Mapping[str, list[str]]
     log_lines: Mapping[str, str]
+    truth: Mapping[str, list[tuple[str, str]]]
+    metrics: Mapping[str, list[str]]
+    acceptance: Mapping[str, Any]
+    observed: Callable[[Service], dict[str, int]] = lambda service: {}
+    permanent_exit_codes: tuple[int, ...] = (2,)  # argparse, in both engines
     environment: Mapping[str, str] = field(default_factory=dict)
     reserved_environment: Mapping[str, str] = field(default_factory=dict)
 
@@ -55,6 +64,14 @@ def _word(value: Any) -> str:
     if isinstance(value, (Mapping, list, tuple)) or value is None or isinstance(value, bool):
         return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return str(value)
+
+
+def extra(service: Service, flag: str) -> Any:
+    """Value of a flag in `extra_args`, however its name is written there; None when it is not."""
+    for name, value in service.extra_args.items():
+        if name.lstrip("-").replace("_", "-") == flag:
+            return value
+    return None
 
 
 def option_flags(service: Service) -> list[Words]:

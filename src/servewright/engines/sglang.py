@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from servewright.engines.base import Engine, Words, option_flags
+from servewright.engines.base import Engine, Words, extra, option_flags
+from servewright.spec.options import SglangOptions
 from servewright.spec.service import Service
 
 
@@ -34,12 +35,21 @@ def _flags(service: Service) -> list[Words]:
 
 
 def _expected(service: Service) -> dict[str, Any]:
-    """Fields of the server info that show what is in force, where they are declared."""
-    expected: dict[str, Any] = {"tp_size": service.parallelism.tensor}
-    backend = getattr(service.options, "attention_backend", None)
-    if backend is not None:
-        expected["attention_backend"] = backend
-    return expected
+    """Settings that the engine reports as they are in force, where they are declared."""
+    options = service.options
+    assert isinstance(options, SglangOptions)
+    limit, ranks = options.max_running_requests, service.parallelism.data
+    expected: dict[str, Any] = {
+        "tp_size": service.parallelism.tensor,
+        "attention_backend": options.attention_backend,
+        # With data-parallel attention the limit is divided among the ranks.
+        "max_running_requests": limit and limit // ranks,
+        "max_total_tokens": options.max_total_tokens,
+        "dtype": options.dtype,
+        "kv_cache_dtype": options.kv_cache_dtype,
+        "speculative_algorithm": extra(service, "speculative-algorithm"),
+    }
+    return {name: value for name, value in expected.items() if value not in (None, "auto")}
 
 
 SGLANG = Engine(
@@ -75,13 +85,37 @@ SGLANG = Engine(
         "health": ["/health"],
         "models": ["/v1/models"],
         "completions": ["/v1/completions"],
+        "chat": ["/v1/chat/completions"],
         "model": ["/model_info", "/get_model_info"],
         # The old name answers with a warning in 0.5.17 and later and is announced to go away.
         "info": ["/server_info", "/get_server_info"],
         "load": ["/v1/loads"],
+        "version": ["/server_info", "/get_server_info"],  # a field of it; there is no /version
     },
     log_lines={
         "ready": r"The server is fired up and ready to roll!",
         "progress": r"Load(ing)? (weight|safetensors)|Captur(e|ing)|KV Cache is allocated|Compil",
     },
+    # Top level fields are the launcher's arguments, resolved; those of internal_states are the scheduler's, which may
+    # change them once more when it sees the GPU and the model. max_running_requests is an echo in both.
+    truth={
+        "tp_size": [("info", "tp_size")],
+        "attention_backend": [("info", "internal_states.*.attention_backend"), ("info", "attention_backend")],
+        "max_running_requests": [
+            ("info", "internal_states.*.effective_max_running_requests_per_dp"),
+            ("log", r"\bmax_running_requests=(\d+)"),
+        ],
+        "max_total_tokens": [("info", "max_total_num_tokens"), ("log", r"\bmax_total_num_tokens=(\d+)")],
+        "dtype": [("info", "dtype")],  # an echo: no version tells the resolved one
+        "kv_cache_dtype": [("log", r"KV Cache is allocated\. dtype: ([\w.]+)"), ("info", "kv_cache_dtype")],
+        "speculative_algorithm": [("info", "speculative_algorithm")],
+    },
+    metrics={
+        "running": ["sglang:num_running_reqs"],
+        "queued": ["sglang:num_queue_reqs"],
+        # The first two count requests that have ended, the third every step.
+        "tokens": ["sglang:prompt_tokens_total", "sglang:generation_tokens_total", "sglang:realtime_tokens_total"],
+        "cache": ["sglang:token_usage"],
+    },
+    acceptance={"info": "internal_states.*.avg_spec_accept_length"},
 )

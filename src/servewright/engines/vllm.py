@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from servewright.engines.base import Engine, Words, option_flags
+from servewright.spec.options import VllmOptions
 from servewright.spec.service import Service
 
 
@@ -36,9 +37,27 @@ def _flags(service: Service) -> list[Words]:
 
 
 def _expected(service: Service) -> dict[str, Any]:
-    """vLLM's server info only echoes the request, so the resolved backend is looked for in its log."""
-    backend = getattr(service.options, "attention_backend", None)
-    return {} if backend is None else {"attention_backend": backend}
+    """Settings that the engine shows as they are in force, where they are declared."""
+    options = service.options
+    assert isinstance(options, VllmOptions)
+    expected: dict[str, Any] = {
+        "tensor_parallel_size": service.parallelism.tensor,
+        "attention_backend": options.attention_backend,
+        "dtype": options.dtype,
+        "kv_cache_dtype": options.kv_cache_dtype,
+        "speculation": options.speculative_config is not None or None,
+    }
+    return {name: value for name, value in expected.items() if value not in (None, "auto")}
+
+
+def _observed(service: Service) -> dict[str, int]:
+    assert isinstance(service.options, VllmOptions)
+    limit = service.options.max_num_seqs
+    return {} if limit is None else {"max_running_requests": limit}
+
+
+# One line of the engine core with its whole resolved configuration.
+_CONFIG = r"Initializing a V1 LLM engine .*?\b"
 
 
 VLLM = Engine(
@@ -68,14 +87,40 @@ VLLM = Engine(
         "health": ["/health"],
         "models": ["/v1/models"],
         "completions": ["/v1/completions"],
+        "chat": ["/v1/chat/completions"],
         "model": [],
         "info": [],
         "load": ["/metrics"],
+        "version": ["/version"],
     },
     log_lines={
         "ready": r"Application startup complete",
         "progress": r"Loading (weights|safetensors)|Capturing CUDA graph|torch.compile|KV cache size|Compil",
-        "attention_backend": r"Using (?:AttentionBackendEnum\.)?(\w+) (?:attention )?backend",
+    },
+    # The server info is 404 outside the development mode and echoes the request even there; the log tells.
+    truth={
+        "tensor_parallel_size": [("log", _CONFIG + r"tensor_parallel_size=(\d+)")],
+        "attention_backend": [("log", r"Using (?:AttentionBackendEnum\.)?(\w+) (?:attention )?backend")],
+        "dtype": [("log", _CONFIG + r"dtype=torch\.(\w+)")],
+        "kv_cache_dtype": [("log", _CONFIG + r"kv_cache_dtype=(\w+)")],
+        "speculation": [("log", _CONFIG + r"speculative_config=(\w+)")],
+        "max_total_tokens": [
+            ("metrics", r'^vllm:cache_config_info\{.*kv_cache_size_tokens="(\d+)"'),
+            ("log", r"KV cache size: ([\d,]+) tokens"),
+        ],
+    },
+    observed=_observed,
+    metrics={
+        "running": ["vllm:num_requests_running"],
+        "queued": ["vllm:num_requests_waiting"],
+        "tokens": ["vllm:prompt_tokens_total", "vllm:generation_tokens_total"],
+        "cache": ["vllm:kv_cache_usage_perc"],
+    },
+    acceptance={
+        "metrics": {
+            "accepted": ["vllm:spec_decode_num_accepted_tokens_total"],
+            "drafts": ["vllm:spec_decode_num_drafts_total"],
+        }
     },
     environment={"VLLM_NO_USAGE_STATS": "1"},
     reserved_environment={

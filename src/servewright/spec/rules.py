@@ -8,11 +8,12 @@ from itertools import combinations
 
 from ansible_collections.servewright.llm.plugins.module_utils.host.nccl import debug
 from servewright.engines import ENGINES
+from servewright.engines.base import extra
 from servewright.nccl.profiles import AUTO, Profile, built_in
 from servewright.spec import nccl
 from servewright.spec.host import Host
 from servewright.spec.problems import Path, Problem, nearest
-from servewright.spec.service import Service, user_of
+from servewright.spec.service import Service, SglangService, user_of
 
 _SECRET_NAME = re.compile(r"(^|_)(TOKEN|API_KEY|SECRET|PASSWORD|PASSWD|CREDENTIALS?)(_|$)", re.IGNORECASE)
 _DERIVED = {
@@ -29,7 +30,7 @@ def check(
     found: list[Problem] = []
     for index, service in services.items():
         path: Path = ("servewright_services", index)
-        for rule in (_gpus, _flags, _environment, _timings, _shared_memory, _prompts, _user):
+        for rule in (_gpus, _flags, _environment, _timings, _shared_memory, _prompts, _user, _speculation):
             found += rule(service, path)
         found += _claim(service, path, host)
         unknown = list(_profile(service, path, profiles))
@@ -167,6 +168,18 @@ def _prompts(service: Service, path: Path) -> Iterator[Problem]:
                 f"{prompt.expect!r} is not a regular expression: {error}",
                 prompt.expect,
             )
+
+
+def _speculation(service: Service, path: Path) -> Iterator[Problem]:
+    if not isinstance(service, SglangService) or service.options.max_running_requests is not None:
+        return
+    if extra(service, "speculative-algorithm"):
+        yield Problem(
+            (*path, "options", "max_running_requests"),
+            "is missing, and with speculation SGLang then runs 48 requests at most (sgl-project/sglang#34290)",
+            None,
+            "declare it",
+        )
 
 
 def _user(service: Service, path: Path) -> Iterator[Problem]:

@@ -83,6 +83,23 @@ class Prompt(Strict):
     prompt: Text = Field(min_length=1, description="Text to complete.")
     expect: Text = Field(description="Regular expression that the answer must contain.")
     max_tokens: Size = Field(16, description="Most tokens of the answer.")
+    mode: Literal["completion", "chat", "json", "tool"] = Field(
+        "completion",
+        description="How it is asked: text to go on with, or a message through the chat template; `json` in JSON mode "
+        "(the answer must be JSON), `tool` with a tool get_weather(city), whose arguments in the call must match.",
+    )
+
+
+class Burst(Strict):
+    """Short requests at once, which all have to be answered."""
+
+    requests: Annotated[int, Field(ge=0)] = Field(32, description="How many; 0 for none.")
+    concurrency: Size = Field(16, description="How many at the same time.")
+    after_kill: Annotated[int, Field(ge=0)] = Field(
+        200,
+        description="How many at least when the engine before had to be ended by SIGKILL: a server started after that "
+        "can answer a hundred and hang.",
+    )
 
 
 class Verify(Strict):
@@ -97,9 +114,30 @@ class Verify(Strict):
         10, description="Seconds that the unit must run without a restart after it is ready."
     )
     request_timeout: Seconds = Field(60, description="Seconds after which a request of a gate has failed.")
+    attempts: Size = Field(
+        3, description="Failures in a row that make a gate fail. Those of a server that is busy do not count."
+    )
+    busy_timeout: Seconds = Field(
+        300,
+        description="Seconds that a gate waits for a server that says it is busy (429, 503) or works for others.",
+    )
     prompts: list[Prompt] = Field(
         default_factory=lambda: [Prompt(prompt="The capital of France is", expect="Paris")],
         description="Prompts with known answers.",
+    )
+    long_prompt: Annotated[int, Field(ge=0)] = Field(
+        4000,
+        description="Tokens, about, of a prompt in whose middle the model has to find a word again; at most half the "
+        "context; 0 for none.",
+    )
+    quality: bool = Field(
+        True,
+        description="Judge the text itself: no token over and over, the word in the long prompt found again, the "
+        "answers of the release before. False is for models with random weights.",
+    )
+    burst: Burst = Field(default_factory=Burst, description="Many short requests at once.")
+    min_accept_length: Annotated[float, Field(ge=1)] | None = Field(
+        None, description="Tokens a step that speculative decoding must reach on average; without it nothing is asked."
     )
     performance: Performance = Field(default_factory=Performance, description="How fast the release has to be.")
 

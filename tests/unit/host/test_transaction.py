@@ -24,6 +24,7 @@ def commands(monkeypatch):
     ran = []
     shown = {"LoadState": "loaded", "ActiveState": "active", "ControlGroup": "/x", "InvocationID": "i", "MainPID": 1}
     shown["User"] = "u"
+    shown |= {"ExecMainCode": 0, "ExecMainStatus": 0, "Result": "success"}
     monkeypatch.setattr(systemd, "run", lambda argv, **options: ran.append(argv))
     monkeypatch.setattr(systemd, "show", lambda unit: shown)
     monkeypatch.setattr(systemd, "log", lambda *arguments: [])

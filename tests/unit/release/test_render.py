@@ -56,7 +56,7 @@ def test_the_reference_inventory_holds_the_six_settings(engine):
 def test_sglang_names_its_attention_backend_and_expects_it_back():
     release = reference("sglang")
     assert release["argv"][release["argv"].index("--attention-backend") + 1] == "flashinfer"
-    assert release["expected"] == {"tp_size": 8, "attention_backend": "flashinfer"}
+    assert release["expected"] == {"tp_size": 8, "attention_backend": "flashinfer", "max_running_requests": 64}
 
 
 def test_the_same_service_gives_the_same_bytes():

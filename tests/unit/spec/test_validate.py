@@ -123,3 +123,12 @@ def test_all_problems_are_shown_at_once():
 def test_attention_data_parallelism_needs_no_further_gpu():
     spread = service(gpus=[0, 1], parallelism={"tensor": 2, "data": 2}, extra_args={"enable_dp_attention": True})
     assert validate.services([spread])
+
+
+@pytest.mark.failure("5.1")
+def test_5_1_speculation_in_sglang_needs_a_declared_request_limit():
+    """SGLang falls to 48 requests without a word."""
+    drafting = service(extra_args={"speculative-algorithm": "EAGLE3"})
+    (problem,) = problems([drafting])
+    assert problem.startswith("[0].options.max_running_requests: is missing, and with speculation SGLang then runs 48")
+    assert validate.services([{**drafting, "options": {"max_running_requests": 128}}])

@@ -6,38 +6,56 @@ import time
 
 from ..errors import HostError
 from ..http import HttpError
-from . import answers, engine, identity, nccl, performance, process, stable
+from . import (
+    answers,
+    bad_request,
+    burst,
+    engine,
+    identity,
+    nccl,
+    performance,
+    process,
+    readiness,
+    speculation,
+    stable,
+)
 from .run import FAILED, SKIPPED, Run
 
-# In the order they run.
+# In the order they run: what a later one would only repeat comes first.
 GATES = (
+    ("stable", stable.gate),
+    ("ready", readiness.gate),
     ("identity", identity.gate),
     ("process", process.gate),
     ("engine", engine.gate),
     ("nccl", nccl.gate),
     ("answers", answers.gate),
+    ("burst", burst.gate),
+    ("bad_request", bad_request.gate),
     ("performance", performance.gate),
-    ("stable", stable.gate),
+    ("speculation", speculation.gate),
 )
+# What a server with users on it is asked again and again: a few requests, none of them long.
+LIGHT = ("ready", "identity", "process", "answers")
 
 
-def all_gates(release, number, note=lambda gate: None, returning=False):
+def all_gates(release, number, note=lambda gate: None, forced=False, light=False, returning=False):
     """Run the gates in order and give their results; after a failure the ones that would only repeat it are skipped.
 
-    `returning` tells that the release was committed before and is gone back to.
+    `forced` tells that something was ended by SIGKILL before this start, `returning` that the release was committed
+    before and is gone back to; `light` runs only the light ones.
     A result is {"id", "verdict", "message", "evidence", "seconds"}.
     """
-    run = Run(release, number, returning)
+    run = Run(release, number, forced, light, returning)
     results, failed = [], False
     for name, gate in GATES:
+        if light and name not in LIGHT:
+            continue
         begin = time.monotonic()
         if failed:
             verdict, message, evidence = SKIPPED, "an earlier gate failed", {}
         else:
-            try:
-                verdict, message, evidence = gate(run)
-            except (HttpError, HostError) as error:
-                verdict, message, evidence = FAILED, str(error), {}
+            verdict, message, evidence = _answer(gate, run)
         failed = failed or verdict == FAILED
         result = {
             "id": name,
@@ -49,6 +67,17 @@ def all_gates(release, number, note=lambda gate: None, returning=False):
         note(result)
         results.append(result)
     return results
+
+
+def _answer(gate, run):
+    try:
+        verdict, message, evidence = gate(run)
+    except (HttpError, HostError) as error:
+        verdict, message, evidence = FAILED, str(error), {}
+    ended = run.restarted()
+    if ended and message != ended:  # whatever the gate saw, this is why, or what it missed
+        return FAILED, f"{ended} ({message})" if verdict == FAILED else ended, evidence
+    return verdict, message, evidence
 
 
 def first_failed(results):

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from .. import proc, systemd, truth
+from .. import libraries, proc, systemd, truth
 from .run import FAILED, PASSED
 
 
 def gate(run):
-    """Arguments, environment, user and limits of the running processes are the release's."""
-    found = truth.differences(run.release, run.state)
-    workers = truth.tree(run.release, run.state)
+    """Arguments, environment, user, limits and libraries of the running processes are the release's."""
     pids = systemd.pids(run.state["ControlGroup"])
+    found = truth.differences(run.release, run.state)
+    workers = truth.tree(run.release, run.state) + libraries.differences(run.release, pids)
     evidence = {
         "main": run.state["MainPID"],
         "processes": [proc.describe(pid) for pid in pids],
@@ -18,25 +18,13 @@ def gate(run):
     }
     if found:
         first = found[0]
-        return (
-            FAILED,
-            "{} of the running process is {}, declared is {}".format(
-                first["field"], first["running"], first["declared"]
-            ),
-            evidence,
-        )
+        return FAILED, "{field} of the running process is {running}, declared is {declared}".format(**first), evidence
     if workers:
-        first = workers[0]
-        return (
-            FAILED,
-            "process %d (%s) has %s=%s, declared is %s"
-            % (
-                first["pid"],
-                first["process"],
-                first["field"].split(".", 1)[1],
-                first["running"],
-                first["declared"],
-            ),
-            evidence,
-        )
-    return PASSED, "arguments and environment of %d processes as declared" % len(pids), evidence
+        return FAILED, _text(workers[0]), evidence
+    return PASSED, "arguments, environment and libraries of %d processes as declared" % len(pids), evidence
+
+
+def _text(item):
+    kind, _dot, name = item["field"].partition(".")
+    what = f"{name}={item['running']}" if kind == "environment" else f"{item['field']} {item['running']}"
+    return "process %d (%s) has %s, declared is %s" % (item["pid"], item["process"], what, item["declared"])
