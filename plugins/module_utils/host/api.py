@@ -242,8 +242,9 @@ def drift(services, repair=False, allow_restart=False, requester="", reason="", 
             # What was true before the lock was held may not be true now.
             results = [mend(look(f["service"]), allow_restart) if f["service"] in names else f for f in looked]
             return _restarted(results, requester, reason, notes)
-    except BusyError as error:
-        return [dict(f, verdict="busy", message=str(error)) if f["service"] in names else f for f in looked]
+    except HostError as error:
+        verdict = "busy" if isinstance(error, BusyError) else "error"
+        return [dict(f, verdict=verdict, message=str(error)) if f["service"] in names else f for f in looked]
 
 
 def _restarted(looked, requester, reason, notes):

@@ -96,7 +96,7 @@ def _shadowed(subject):
 
 
 def restore(subject):
-    files.remove(paths.unit_file(subject.service)) if os.path.islink(paths.unit_file(subject.service)) else None
+    # Written beside and renamed, so a link in its place is replaced and not followed.
     files.write(paths.unit_file(subject.service), releases.unit_text(subject.release, subject.number))
     systemd.daemon_reload()
     enable(subject)
