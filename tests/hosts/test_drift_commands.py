@@ -14,6 +14,7 @@ from tests.hosts.commands import BIN, PATH, ROOT, invocation, servewright, servi
 
 NAMES = ("one", "two", "three", "four")
 PORTS = dict(zip(NAMES, range(30000, 30004), strict=True))
+VERIFY = {**service()["verify"], "stable": 0, "stall_timeout": 30, "burst": {"requests": 0}, "long_prompt": 0}
 METRICS = "/var/lib/node_exporter/textfile_collector"
 
 
@@ -25,7 +26,7 @@ def declared(name, **changes):
         parallelism={"tensor": 2},
         listen={"port": PORTS[name]},
         environment={"SIM_LOAD_SECONDS": "0.1", "SIM_LIFE_SCALE": "0.1"},
-        verify={"stable": 0, "load_timeout": 60, "stall_timeout": 30, "request_timeout": 10},
+        verify=VERIFY,
         **changes,
     )
 
