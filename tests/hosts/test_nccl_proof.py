@@ -137,6 +137,7 @@ WRONG = [
 ]
 
 
+@pytest.mark.failure("3.10")
 @pytest.mark.parametrize(("changes", "message"), WRONG, ids=[row[1][:50] for row in WRONG])
 def test_a_start_that_did_something_else_is_rolled_back(committed, changes, message):
     result = committed.deploy(two_ranks(**changes))
@@ -154,12 +155,25 @@ def test_ranks_with_different_libraries_are_named(committed):
     assert "/opt/libnccl.so.2.1 (SHA-256 " in result["message"]
 
 
-def test_a_start_that_hangs_is_named_and_not_waited_for(committed):
+@pytest.mark.failure("3.1")
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        (
+            {"SIM_NCCL_HANG": "1"},
+            "NCCL's start hangs: Rank 0 of 2 began to start a communicator and never ended. See which",
+        ),
+        (
+            {"SIM_STALL_AT": "0"},
+            "NCCL's communicators are complete. If nothing moves since, its first call hangs: check that the IOMMU",
+        ),
+    ],
+)
+def test_a_start_that_hangs_is_named_and_not_waited_for(committed, environment, message):
     verify = {"stable": 0.5, "load_timeout": 30, "stall_timeout": 3, "request_timeout": 5}
-    result = committed.deploy(two_ranks(environment={"SIM_NCCL_HANG": "1"}, verify=verify))
+    result = committed.deploy(two_ranks(environment=environment, verify=verify))
     assert result["verdict"] == "rolled_back", result
-    assert "NCCL's start hangs: Rank 0 of 2 began to start a communicator and never ended." in result["message"]
-    assert "IOMMU" in result["message"]
+    assert message in result["message"]
 
 
 def test_the_log_can_be_on_at_every_start(committed):

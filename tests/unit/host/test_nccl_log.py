@@ -1,9 +1,9 @@
 # ruff: noqa: E501
-"""NCCL's log, read back.
+"""NCCL's log, read back: formats that no recording holds, of versions and of lines that were not to be had.
 
-No line here was recorded. Each is made by filling in a format string of NCCL's source, named in the comment before it
-(file at tag); "strings of 2.32.3" are format strings found in the library of that release. Recordings from real GPUs
-replace this file.
+What was recorded is read in test_nccl_expect.py. Each line here is made by filling in a format string of NCCL's source,
+named in the comment before it (file at tag); "strings of 2.32.3" are format strings found in the library of that
+release.
 """
 
 from __future__ import annotations

@@ -11,7 +11,14 @@ from contextlib import contextmanager
 
 import pytest
 
-from ansible_collections.servewright.llm.plugins.module_utils.host import difference, truth
+from ansible_collections.servewright.llm.plugins.module_utils.host import (
+    difference,
+    releases,
+    retention,
+    transaction,
+    truth,
+)
+from ansible_collections.servewright.llm.plugins.module_utils.host.errors import HostError
 from ansible_collections.servewright.llm.plugins.module_utils.host.nccl import compare, debug, library, log, proof
 from servewright.release.render import render
 from servewright.spec import validate
@@ -72,12 +79,12 @@ def judged(found, environment=None, **changes):
 
 
 def test_only_the_file_a_process_has_open_is_its_log(tmp_path):
-    """A file of an earlier start lies beside it, also one that happens to have the same process id."""
+    """A file of an earlier start lies beside it, and a child has inherited its parent's: neither is a rank's own."""
     pattern = str(tmp_path / "%h.%p")
     (tmp_path / "host.1").write_text(recording("default", 0))
-    with process(pattern, recording("pcie-ll-ring", 0)) as pid, process("", "") as other:
-        (tmp_path / f"other.{other}").write_text("an older file")
-        (found,), trouble = proof.logs([pid, other], pattern)
+    with process(pattern, recording("pcie-ll-ring", 0)) as pid, process("", "", tmp_path / f"host.{pid}") as child:
+        (tmp_path / f"host.{child}").write_text("an older file")
+        (found,), trouble = proof.logs([pid, child], pattern)
     assert (found[0], found[1].file, trouble) == (pid, str(tmp_path / f"host.{pid}"), [])
     assert found[1].settings["NCCL_PROTO"].value == "LL"
 
@@ -137,6 +144,48 @@ def test_any_cut_of_a_log_is_judged():
         failures, _warnings = judged(seen(text[:end], recording("pcie-ll-ring", 1)), SIX)
         assert all(failures)
     assert judged(seen(text, recording("pcie-ll-ring", 1)), SIX) == ([], [])
+
+
+def test_a_service_that_cannot_be_started_leaves_no_log_switched_on(root, monkeypatch):
+    """The switch is there while systemd reads it, and gone however the start ended."""
+    switch, during = root / "run/tiny.nccl", []
+
+    def start(unit, timeout):
+        during.append(switch.read_text())
+        raise HostError("systemd could not start it")
+
+    monkeypatch.setattr(transaction.systemd, "start", start)
+    with pytest.raises(HostError):
+        transaction._load(None, release(), 1)
+    assert during == [
+        'NCCL_DEBUG="INFO"\n'
+        'NCCL_DEBUG_FILE="/run/servewright/nccl/%h.%p"\n'
+        'NCCL_DEBUG_SUBSYS="INIT,ENV,GRAPH,TUNING,P2P,SHM,NET"\n'
+    ]
+    assert not switch.exists()
+
+
+def test_a_killed_transaction_leaves_no_log_switched_on(root, monkeypatch):
+    """Killed between the switch and the start; what finishes it takes the switch away, whatever the verdict."""
+    monkeypatch.setattr(transaction, "_stop", lambda *arguments, **options: None)
+    monkeypatch.setattr(transaction.systemd, "run", lambda argv, **options: None)
+    number = releases.stage(release(), "")
+    facts = {"release": number, "previous": None, "restart": True, "displaces": [], "command": "deploy"}
+    transaction.begin("tiny", requester="tester", **facts)
+    proof.switch_on(release())
+    assert (root / "run/tiny.nccl").exists()
+    transaction.recover("tiny")
+    assert not (root / "run/tiny.nccl").exists()
+
+
+def test_a_proof_goes_with_its_release(root):
+    numbers = [releases.stage(release(description=str(n), keep={"releases": 1}), "") for n in range(4)]
+    for number in numbers:
+        proof.store("tiny", number, {"time": "now"})
+    releases.commit("tiny", numbers[-1], numbers[-1])
+    retention.prune("tiny")
+    assert proof.numbers("tiny") == releases.numbers("tiny")
+    assert len(proof.numbers("tiny")) < 4
 
 
 def test_what_every_rank_shows_is_said_once():

@@ -165,6 +165,11 @@ def parse(text: str, file: str) -> RankLog:
     header: list[list[str]] | None = None
     starting: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), start=1):
+        if " Bytes -> Algo " in line and " NCCL INFO " in line:  # nearly all of a long log, so by the short way
+            header = None
+            log.lines += 1
+            _traffic(log, line.rpartition(" NCCL INFO ")[2], number)
+            continue
         match = _PREFIX.match(line) if " NCCL " in line else None
         if match is None:
             header = None if header is None else _matrix(log, header, line)
@@ -262,17 +267,17 @@ def _update(log: RankLog, address: str | None, **changes: object) -> None:
 
 def _traffic(log: RankLog, text: str, number: int) -> None:
     """Lines about connections and calls."""
+    match = _CHOICE.match(text)
+    if match:
+        channels = int(match[6]) - int(match[5]) + 1
+        log.choices.append(Choice(match[1], int(match[2]), match[3], match[4], channels, number))
+        return
     match = _CONNECTION.match(text)
     if match:
         index = int(match[2]) if match[2] else None
         log.connections.append(
             Connection(int(match[1]), index, int(match[3]), int(match[4]), match[5], match[6], number)
         )
-        return
-    match = _CHOICE.match(text)
-    if match:
-        channels = int(match[6]) - int(match[5]) + 1
-        log.choices.append(Choice(match[1], int(match[2]), match[3], match[4], channels, number))
         return
     match = _KERNEL.match(text)
     if match:

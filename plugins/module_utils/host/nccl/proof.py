@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections import Counter
 
 from .. import files, paths, proc, systemd
@@ -78,7 +79,7 @@ def logs(pids, pattern):
         for handle in handles:
             try:
                 path = os.readlink(handle)
-                if not name.match(path):
+                if not name.match(path) or not stat.S_ISREG(os.stat(handle).st_mode):
                     continue
                 with open(handle, "rb") as stream:
                     text = stream.read(MOST_BYTES).decode("utf-8", "replace")
