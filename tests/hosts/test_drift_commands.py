@@ -39,11 +39,13 @@ class Fleet:
         self.path = path
         self.settings = {}
         self.maintenance = []
+        self.fail_on_drift = False
         self.write()
 
     def write(self):
         services = [declared(name, maintenance=self.maintenance) for name in NAMES]
         variables = {"servewright_services": services, "servewright_host": self.settings}
+        variables["servewright_fail_on_drift"] = self.fail_on_drift
         hosts = {self.host.name: self.host.ansible_vars()}
         self.path.write_text(yaml.safe_dump({"llm": {"hosts": hosts, "vars": variables}}))
 
@@ -144,9 +146,11 @@ def test_a_maintenance_window_allows_restarts(fleet):
 
 
 def test_a_run_in_ci_can_fail_on_drift(fleet, tmp_path):
+    fleet.fail_on_drift = True
+    fleet.write()
     fleet.host.run("systemctl disable one")
     command = [BIN / "ansible-runner", "run", ROOT, "-p", "playbooks/drift.yml", "--inventory", fleet.path]
-    command += ["--artifact-dir", tmp_path / "artifacts", "--cmdline", "-e servewright_fail_on_drift=true"]
+    command += ["--artifact-dir", tmp_path / "artifacts"]
     run = {"capture_output": True, "text": True, "stdin": subprocess.DEVNULL, "check": False}
     run["env"] = {**os.environ, "PATH": PATH}
     done = subprocess.run(command, **run)
@@ -154,6 +158,8 @@ def test_a_run_in_ci_can_fail_on_drift(fleet, tmp_path):
     assert "one: drift: unit.disabled" in done.stdout
     assert fleet.drift("--repair")[:2] == (0, {})
     assert subprocess.run(command, **run).returncode == 0
+    fleet.fail_on_drift = False
+    fleet.write()
 
 
 def test_a_timer_on_the_host_tells_of_drift(fleet):
