@@ -1,8 +1,10 @@
 #!/usr/bin/python3
 """nvidia-smi of the engine simulator (a test double): reports simulated GPUs.
 
-Understands: no argument, -L, -i/--id, --query-gpu=..., --query-compute-apps=..., --format=csv[,noheader][,nounits].
-/etc/simulator/nvidia-smi.json makes it fail: {"mismatch": true}, {"hide": [3]}, {"hang": true}.
+Understands: no argument, -L, -i/--id, --query-gpu=..., --query-compute-apps=..., --format=csv[,noheader][,nounits],
+topo -m, topo -p2p r. /etc/simulator/nvidia-smi.json makes it fail: {"mismatch": true}, {"hide": [3]}, {"hang": true},
+{"lost": 3}; {"fields": {"3": {"persistence_mode": "Disabled"}}} changes what a GPU reports, {"link": "NV18"} and
+{"p2p": "CNS"} how all GPUs are linked.
 Formats and exit codes follow driver 580.159.04 on an H200.
 """
 
@@ -89,6 +91,7 @@ def process_name(pid: int) -> str:
 
 def csv(table: dict[str, tuple[str, str, Callable[[Gpu], Any]]], wanted: str, rows: list[Gpu], style: list[str]) -> int:
     names = [name.strip() for name in wanted.split(",")]
+    changed = configured().get("fields", {})
     for name in names:
         if name not in table:
             print(f'Field "{name}" is not a valid field to query.\n')
@@ -99,7 +102,8 @@ def csv(table: dict[str, tuple[str, str, Callable[[Gpu], Any]]], wanted: str, ro
         cells = []
         for name in names:
             _, unit, value = table[name]
-            cells.append(f"{value(row)} {unit}" if unit and "nounits" not in style else str(value(row)))
+            shown = changed.get(str(row.get("index")), {}).get(name, value(row))
+            cells.append(f"{shown} {unit}" if unit and "nounits" not in style else str(shown))
         print(", ".join(cells))
     return 0
 
@@ -125,6 +129,24 @@ def apps(shown: list[Gpu]) -> list[Gpu]:
     ]
 
 
+def configured() -> dict[str, Any]:
+    file = host.root() / "etc/simulator/nvidia-smi.json"
+    return json.loads(file.read_text()) if file.is_file() else {}
+
+
+def topology(shown: list[Gpu], own: str, other: str, matrix: bool) -> None:
+    """`topo -m` underlines its header even in a pipe; `topo -p2p r` indents its rows."""
+    names = [f"GPU{gpu['index']}" for gpu in shown]
+    if matrix:
+        print("\x1b[4m\t" + "\t".join(names) + "\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m")
+    else:
+        print(" \t" + "\t".join(names) + "\t")
+    for row in names:
+        cells = "\t".join(own if row == column else other for column in names)
+        print(f"{row}\t{cells}\t0-47\t0\t\tN/A" if matrix else f" {row}\t{cells}\t")
+    print("\nLegend:\n\n  X    = Self")
+
+
 def overview(shown: list[Gpu]) -> None:
     facts = gpus.facts()
     line = "+" + "-" * 89 + "+"
@@ -145,14 +167,22 @@ def overview(shown: list[Gpu]) -> None:
 
 
 def main(argv: list[str]) -> int:
-    file = host.root() / "etc/simulator/nvidia-smi.json"
-    misbehaviour = json.loads(file.read_text()) if file.is_file() else {}
+    misbehaviour = configured()
     if misbehaviour.get("hang"):
         time.sleep(86400)
     if misbehaviour.get("mismatch"):
         print("Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.95")
         return 18
+    if "lost" in misbehaviour:
+        print(f"Unable to determine the device handle for GPU{misbehaviour['lost']}: {bus_id(3)[4:]}: Unknown Error")
+        return 255
     shown = visible_gpus(misbehaviour)
+    if argv[:2] == ["topo", "-m"]:
+        topology(shown, " X ", misbehaviour.get("link", "NODE"), True)
+        return 0
+    if argv[:3] == ["topo", "-p2p", "r"]:
+        topology(shown, "X", misbehaviour.get("p2p", "OK"), False)
+        return 0
     query: tuple[str, str] | None = None
     style: list[str] = []
     words = list(argv)

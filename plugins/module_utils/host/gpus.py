@@ -35,6 +35,29 @@ def query():
     return gpus
 
 
+HEALTH = (
+    "pci.bus_id",
+    "persistence_mode",
+    "mig.mode.current",
+    "ecc.errors.uncorrected.volatile.total",
+    "pcie.link.gen.max",
+    "pcie.link.width.current",
+    "pcie.link.width.max",
+)
+
+
+def health():
+    """State of the GPUs by index: the fields of HEALTH as text; a field that a GPU lacks reads "[N/A]".
+
+    A driver that does not know a field gives no health at all: an empty mapping.
+    """
+    fields = ",".join(("index", *HEALTH))
+    done = run(["nvidia-smi", "--query-gpu=" + fields, "--format=csv,noheader,nounits"], check=False)
+    rows = [[part.strip() for part in line.split(",")] for line in done.stdout.splitlines()]
+    rows = [row for row in rows if len(row) == len(HEALTH) + 1 and row[0].isdigit()]
+    return {int(row[0]): dict(zip(HEALTH, row[1:])) for row in rows} if done.returncode == 0 else {}
+
+
 def _number(text):
     try:
         return int(float(text))
@@ -52,19 +75,15 @@ def clients():
 def busy(indices):
     """What holds the claimed GPUs, as text for a person, one entry a GPU; empty when all are free."""
     all_gpus = query()
-    missing = sorted(set(indices) - set(all_gpus))
-    if missing:
-        raise HostError(
-            "GPU {} is not there: nvidia-smi lists {}".format(
-                ", ".join(map(str, missing)), ", ".join(map(str, sorted(all_gpus))) or "none"
-            )
-        )
-    crowded = [index for index in indices if all_gpus[index]["used_mib"] > IDLE_MIB]
+    # Not an error: after a boot some come seconds later than others.
+    listed = ", ".join(map(str, sorted(all_gpus))) or "none"
+    missing = [f"GPU {i} is not there: nvidia-smi lists {listed}" for i in sorted(set(indices) - set(all_gpus))]
+    crowded = [index for index in indices if index in all_gpus and all_gpus[index]["used_mib"] > IDLE_MIB]
     held = {}
     for pid, uuid, used in clients() if crowded else []:
         held.setdefault(uuid, []).append(f"{proc.describe(pid)} with {used} MiB")
     nobody = "{} MiB in use, and no process is named for it"
-    return [
+    return missing + [
         "GPU {}: {}".format(index, "; ".join(held.get(gpu["uuid"], [nobody.format(gpu["used_mib"])])))
         for index, gpu in ((index, all_gpus[index]) for index in crowded)
     ]

@@ -76,6 +76,18 @@ def read_bytes(pid):
     return int(data.split(b"rchar: ", 1)[1].split(b"\n", 1)[0])
 
 
+def private_bytes(pid):
+    """Memory that is free again when the process ends: what no file backs."""
+    fields = status(pid) or {}
+    return sum(int(fields.get(name, "0").split()[0]) * 1024 for name in ("RssAnon", "RssShmem"))
+
+
+def most_open_files():
+    """Most open files this kernel and name space grant (a limit above it is clamped without a word), or 0: no bound."""
+    value = (limits(1) or {}).get("nofile", 0)
+    return value if isinstance(value, int) else 0
+
+
 def unit(pid):
     """Name of the systemd unit a process belongs to, or ""."""
     data = _read(pid, "cgroup") or b""

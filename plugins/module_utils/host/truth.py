@@ -56,7 +56,8 @@ def _rights(release, pid):
         found.append({"field": "user", "declared": release["user"], "running": uid})
     limits = proc.limits(pid) or {}
     files = limits.get("nofile")
-    if isinstance(files, int) and files < release["limits"]["open_files"] and files < _most_files():
+    most = proc.most_open_files() or 1 << 30
+    if isinstance(files, int) and files < release["limits"]["open_files"] and files < most:
         found.append({"field": "limits.open_files", "declared": release["limits"]["open_files"], "running": files})
     return found
 
@@ -107,10 +108,3 @@ def _uid(user):
         return pwd.getpwnam(user).pw_uid
     except KeyError:
         return None
-
-
-def _most_files():
-    """Most open files this kernel and name space grant; a limit above it is clamped without a word."""
-    limits = proc.limits(1) or {}
-    value = limits.get("nofile", 0)
-    return value if isinstance(value, int) else 1 << 30

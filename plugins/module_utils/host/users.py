@@ -36,20 +36,40 @@ def ensure(name):
 
 
 def can_read(name, path):
-    """True when the user can read a path and enter all folders above it; for a user still to be made: anybody can."""
+    """True when the user can read a path and enter all folders above it."""
+    return not unreadable(name, [path])
+
+
+def unreadable(name, paths):
+    """Those of some paths that the user cannot read; for a user still to be made: that not everybody can."""
+    return _refused(name, paths, lambda path: os.R_OK | (os.X_OK if os.path.isdir(path) else 0))
+
+
+def unwritable(name, paths):
+    """Those of some folders that the user cannot make a file in."""
+    return _refused(name, paths, lambda path: os.W_OK | os.X_OK)
+
+
+def _refused(name, paths, mode):
     try:
         entry = pwd.getpwnam(name)
         uid, gid, groups = entry.pw_uid, entry.pw_gid, os.getgrouplist(name, entry.pw_gid)
     except KeyError:
         uid, gid, groups = 65534, 65534, []
+    reading, writing = os.pipe()
     child = os.fork()
     if child == 0:  # only a process of that user knows what access lists and mounts let it do
-        code = 1
         try:
+            os.close(reading)
             os.setgroups(groups)
             os.setgid(gid)
             os.setuid(uid)
-            code = 0 if os.access(path, os.R_OK | (os.X_OK if os.path.isdir(path) else 0)) else 1
+            found = [str(number) for number, path in enumerate(paths) if not os.access(path, mode(path))]
+            os.write(writing, ",".join([*found, "end"]).encode())
         finally:
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as stream:
+        answer = stream.read().split(",")
+    os.waitpid(child, 0)
+    return [paths[int(number)] for number in answer[:-1]] if answer[-1] == "end" else list(paths)

@@ -12,6 +12,7 @@ from ansible_collections.servewright.llm.plugins.module_utils.host import paths,
 from ansible_collections.servewright.llm.plugins.module_utils.host.nccl import debug
 from servewright.engines import ENGINES
 from servewright.release.digest import digest
+from servewright.spec.host import Host
 from servewright.spec.service import Service, user_of, venv_of
 
 SCHEMA = 1
@@ -70,7 +71,7 @@ def cache_name(service: Service) -> str:
     return f"servewright/{service.name}/{key}"
 
 
-def render(service: Service, nccl: dict[str, str], templates: Path) -> dict[str, Any]:
+def render(service: Service, nccl: dict[str, str], templates: Path, host: Host | None = None) -> dict[str, Any]:
     """The release of a service as the host stores it (`release.json`), without its number.
 
     Deterministic: no time, host name or path of the controller goes in. `templates` is the folder of the unit
@@ -116,6 +117,8 @@ def render(service: Service, nccl: dict[str, str], templates: Path) -> dict[str,
         "cache": cache_directory(service),
         "gpus": list(service.gpus),
         "parallelism": service.parallelism.model_dump(),
+        # Preflight compares it with the GPUs that are there.
+        "host": host.model_dump(exclude_none=True) if host else {},
         "listen": service.listen.model_dump(),
         "limits": limits.model_dump(),
         "verify": service.verify.model_dump(),

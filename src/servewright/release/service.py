@@ -49,7 +49,7 @@ def declared(
         )
     chosen = [service for service in services if not only or service.name in only]
     secrets = {} if secret is None else _secrets(chosen, secret, positions)
-    return [render(service, nccl_environment(service, host, own), templates) for service in chosen], secrets
+    return [render(service, nccl_environment(service, host, own), templates, host) for service in chosen], secrets
 
 
 def host_settings(variables: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 
 from .. import gpus, leftovers, paths, proc
+from ..errors import HostError
 
 FATAL, WARNING, OK = "fatal", "warning", "ok"
 
@@ -25,9 +26,32 @@ class Subject:
         return leftovers.strays(self.release["service"], self.release["user"])
 
     @functools.cached_property
+    def _gpus(self):
+        """The host's GPUs, asked once for all checks, and why they could not be listed."""
+        try:
+            return gpus.query(), ""
+        except HostError as error:
+            return {}, str(error)
+
+    @property
     def gpus(self):
-        """The host's GPUs as nvidia-smi lists them, asked once for all checks. Raises HostError."""
-        return gpus.query()
+        """The host's GPUs as gpus.query gives them; empty when they could not be listed."""
+        return self._gpus[0]
+
+    @property
+    def gpu_failure(self):
+        """Why the GPUs could not be listed, or ""."""
+        return self._gpus[1]
+
+    @property
+    def claimed(self):
+        """The claimed GPUs that are there."""
+        return {index: self.gpus[index] for index in self.release["gpus"] if index in self.gpus}
+
+    @functools.cached_property
+    def gpu_health(self):
+        """What nvidia-smi says of each GPU beyond what a claim needs, by index."""
+        return gpus.health() if self.gpus else {}
 
 
 def fatal(message, repair="", **evidence):

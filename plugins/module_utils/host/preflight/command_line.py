@@ -7,18 +7,14 @@ import hashlib
 import json
 import os
 import pkgutil
-import pwd
 import re
 
-from .. import commands, files, paths
-from . import engine_facts, engine_script
+from .. import files, paths
+from . import engine_facts, engine_process, engine_script
 from .check import fatal, passed, warning
 
 TIMEOUT_SECONDS = 180  # importing an engine from a cold disk takes a minute
 KEPT_ANSWERS = 100
-# Hides the GPUs: a service that runs on them must not find a second context in their memory.
-_NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
-_LOAD = "import json, sys; job = json.load(sys.stdin); exec(compile(job.pop('code'), 'servewright', 'exec'))"
 
 
 def command_line(subject):
@@ -129,7 +125,7 @@ def _answer(release):
 def _key(release):
     """Digest of all that the answer depends on."""
     facts = [
-        (pkgutil.get_data(__package__, "engine_script.py") or b"").decode(),
+        _script(),
         [release[name] for name in ("engine", "version", "argv", "user", "model", "listen")],
         # Neither engine's parser reads NCCL's variables.
         {name: value for name, value in release["environment"].items() if not name.startswith("NCCL_")},
@@ -141,20 +137,10 @@ def _key(release):
 def _read_by_engine(release):
     """The environment's packages by their metadata, and the model's configuration."""
     found = [release["argv"][0], os.path.join(release["venv"], "pyvenv.cfg")]
-    for top, wanted in ((_packages(release["venv"]), ".dist-info"), (release["model"]["path"], ".json")):
+    for top, wanted in ((engine_process.packages(release["venv"]), ".dist-info"), (release["model"]["path"], ".json")):
         with contextlib.suppress(OSError):
             found += [os.path.join(top, name) for name in sorted(os.listdir(top)) if name.endswith(wanted)]
     return found
-
-
-def _packages(venv):
-    """The folder of an environment's packages."""
-    lib = os.path.join(venv, "lib")
-    with contextlib.suppress(OSError):
-        for name in sorted(os.listdir(lib)):
-            if name.startswith("python"):
-                return os.path.join(lib, name, "site-packages")
-    return lib
 
 
 def _stamp(path):
@@ -172,48 +158,12 @@ def _prune():
 
 
 def _ask(release):
-    """Run the script in the engine's environment; gives its answer, or {"failure", "log"}."""
-    user, environment = _user(release), dict(release["environment"])
-    sandbox = {}
-    if os.path.isdir(release["cache"]) and user == release["user"]:
-        sandbox["ReadWritePaths"] = release["cache"]
-    else:  # the first start makes it; until then there is no cache to keep
-        environment = {
-            name: "/tmp" + value[len(release["cache"]) :] if value.startswith(release["cache"]) else value
-            for name, value in environment.items()
-        }
-    if release["gpus"]:
-        environment.update(_NO_GPU)
-    job = {
-        "code": (pkgutil.get_data(__package__, "engine_script.py") or b"").decode(),
-        "engine": release["engine"],
-        "argv": release["argv"][3:],
-        "declared": _declared(release),
-    }
-    done = commands.run_as(
-        user,
-        [release["argv"][0], "-c", _LOAD],
-        environment,
-        TIMEOUT_SECONDS,
-        name="servewright-preflight-{}-{}".format(release["service"], os.getpid()),
-        text=json.dumps(job),
-        **sandbox,
-    )
-    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
-    if lines:
-        with contextlib.suppress(ValueError):
-            return json.loads(lines[-1])
-    log = done.stderr.strip().splitlines()
-    if done.timed_out:
-        return {"failure": f"it did not answer within {TIMEOUT_SECONDS} s", "log": log[-20:]}
-    return {"failure": log[-1] if log else f"it ended with {done.returncode}", "log": log[-20:]}
+    job = {"engine": release["engine"], "argv": release["argv"][3:], "declared": _declared(release)}
+    return engine_process.ask(release, _script(), job, TIMEOUT_SECONDS)
 
 
-def _user(release):
-    try:
-        return pwd.getpwnam(release["user"]).pw_name
-    except KeyError:  # made with the first deploy; it will be able to do what anybody can
-        return "nobody"
+def _script():
+    return (pkgutil.get_data(__package__, "engine_script.py") or b"").decode()
 
 
 def _declared(release):

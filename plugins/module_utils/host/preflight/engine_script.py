@@ -216,12 +216,14 @@ def versions(engine):
     return found
 
 
-def last_line(error):
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    # pydantic puts a count first and a link to its documentation last.
-    lines = [line for line in lines if not line.startswith("For further information")]
-    told = " ".join(lines[:6]) or type(error).__name__
-    return "%s: %s" % (type(error).__name__, told[:1500])
+def one_line(error):
+    """The text of an error, without the dump of values and the link that pydantic adds."""
+    lines = [line.partition(" [type=")[0].strip() for line in str(error).splitlines()]
+    return " ".join(line for line in lines if line and not line.startswith("For further information"))[:1000]
+
+
+def told(error):
+    return "%s: %s" % (type(error).__name__, one_line(error))
 
 
 def examine(job):
@@ -231,18 +233,18 @@ def examine(job):
         for name in ["torch"] * ("torch" in answer["versions"]) + [engine]:
             importlib.import_module(name)
     except BaseException as error:
-        answer["broken"] = "%s cannot be imported: %s" % (name, last_line(error))
+        answer["broken"] = "%s cannot be imported: %s" % (name, told(error))
         return answer
     watch.install()
     deeper = None
     try:
         deeper = {"vllm": vllm, "sglang": sglang}[engine](job["argv"], watch)
     except Refused as error:
-        answer["problems"].append(str(error))
+        answer["problems"].append(one_line(error))
     except ImportError as error:
-        answer["unavailable"] = last_line(error)
+        answer["unavailable"] = told(error)
     except (ValueError, TypeError, argparse.ArgumentTypeError, AssertionError, OSError) as error:
-        answer["problems"].append(last_line(error))
+        answer["problems"].append(told(error))
     answer["problems"] += watch.problems
     answer["unknown"], answer["duplicates"] = watch.unknown, watch.duplicates
     if deeper is not None and watch.parsed is not None:
@@ -251,7 +253,7 @@ def examine(job):
         try:
             deeper()
         except BaseException as error:
-            answer["deeper"] = last_line(error)
+            answer["deeper"] = told(error)
     answer["seconds"] = round(time.monotonic() - begin, 2)
     return answer
 

@@ -1,15 +1,33 @@
-"""The claimed GPUs."""
+"""The claimed GPUs: there, as declared, healthy, and held by nobody else."""
 
 from __future__ import annotations
 
-from .. import gpus, proc
-from .check import fatal
+import os
+import re
+
+from .. import commands, gpus, proc
+from .check import fatal, passed, warning
+from .gpu_facts import NVML_FAILURES, XIDS
+
+_XID = re.compile(r"NVRM: Xid \(PCI:([0-9A-Fa-f:.]+)\): (\d+),?\s*(.*)")
+
+
+def driver(subject):
+    """The driver answers. One whose library was upgraded under it lets what runs go on, and nothing start again."""
+    if not subject.release["gpus"]:
+        return []
+    if subject.gpu_failure:
+        return [
+            fatal(subject.gpu_failure, next((fix for text, fix in NVML_FAILURES if text in subject.gpu_failure), ""))
+        ]
+    versions = {gpu["driver"] for gpu in subject.gpus.values()}
+    return [passed(f"{len(subject.gpus)} GPUs, driver {', '.join(sorted(versions))}", count=len(subject.gpus))]
 
 
 def claim(subject):
     """The claimed GPUs are there, and held by nobody but what will be ended."""
     claimed = subject.release["gpus"]
-    if not claimed:
+    if not claimed or subject.gpu_failure:
         return []
     missing = sorted(set(claimed) - set(subject.gpus))
     if missing:
@@ -21,8 +39,116 @@ def claim(subject):
                 "claim GPUs that are there; a GPU that has gone needs a reboot",
             )
         ]
-    return [
-        fatal(f"a claimed GPU is held by {proc.describe(pid)}", "end that process, or claim other GPUs")
-        for pid in gpus.holders(claimed)
-        if not subject.ends(pid)
-    ]
+    found, known = [], dict.fromkeys(claimed, 0)
+    index_of = {gpu["uuid"]: index for index, gpu in subject.claimed.items()}
+    for pid, uuid, mib in gpus.clients():
+        index = index_of.get(uuid)
+        if index is None:
+            continue
+        known[index] += mib
+        unit = proc.unit(pid)
+        if not subject.ends(pid):
+            found.append(
+                fatal(
+                    f"GPU {index} is held by {proc.describe(pid)} with {mib} MiB",
+                    f"stop it (systemctl stop {unit}), or claim other GPUs"
+                    if unit.endswith(".service")
+                    else "end that process, or claim other GPUs",
+                    pid=pid,
+                    unit=unit,
+                    gpu=index,
+                    mib=mib,
+                )
+            )
+    for index, gpu in subject.claimed.items():
+        nobody = gpu["used_mib"] - known[index]
+        if nobody > gpus.IDLE_MIB:
+            message = f"{nobody} MiB of GPU {index} are in use, and no process is named for it"
+            found.append(warning(message, "look for processes of other containers, or that died and linger", gpu=index))
+    return found
+
+
+def as_declared(subject):
+    """Count, model and compute capability are what servewright_host declares; and no GPU is missing, which would shift
+    the numbers of the others."""
+    declared = subject.release.get("host", {})
+    if not subject.gpus:
+        return []
+    found, there = [], len(subject.gpus)
+    if declared.get("gpus") not in (None, there):
+        found.append(
+            fatal(
+                f"nvidia-smi lists {there} GPUs, servewright_host declares {declared['gpus']}",
+                "a GPU that has gone needs a reboot, and renumbers the others; else correct servewright_host",
+            )
+        )
+    nodes = "/proc/driver/nvidia/gpus"
+    bound = len(os.listdir(nodes)) if os.path.isdir(nodes) else there
+    if bound > there:
+        found.append(
+            fatal(
+                f"the driver has bound {bound} GPUs, nvidia-smi lists {there}: one has fallen off the bus",
+                "reboot the host, then look at its seat and power",
+            )
+        )
+    for index, gpu in subject.claimed.items():
+        for name, key in (("gpu_model", "name"), ("compute_capability", "compute_capability")):
+            if declared.get(name) not in (None, gpu[key]):
+                found.append(
+                    fatal(
+                        f"GPU {index} is {gpu[key]!r}, servewright_host.{name} declares {declared[name]!r}",
+                        "correct servewright_host, or claim other GPUs",
+                    )
+                )
+    return found
+
+
+def health(subject):
+    """The claimed GPUs have no uncorrected memory errors, run with all their lanes, and stay initialised."""
+    found = []
+    for index in subject.claimed:
+        state = subject.gpu_health.get(index)
+        if state is None:
+            continue
+        if state["ecc.errors.uncorrected.volatile.total"] not in ("0", "[N/A]", "N/A", "[Not Supported]"):
+            count = state["ecc.errors.uncorrected.volatile.total"]
+            message = f"GPU {index} has {count} uncorrected memory errors since the driver was loaded"
+            found.append(warning(message, "reset it or reboot; when they come again, have it replaced", gpu=index))
+        width, most = state["pcie.link.width.current"], state["pcie.link.width.max"]
+        if width.isdigit() and most.isdigit() and int(width) < int(most):
+            message = f"GPU {index} runs with {width} of {most} PCIe lanes"
+            found.append(warning(message, "look at its slot, riser and the BIOS", gpu=index))
+        if state["persistence_mode"] == "Disabled":
+            message = f"GPU {index} has no persistence mode: each start waits seconds for the driver"
+            found.append(warning(message, "systemctl enable --now nvidia-persistenced", gpu=index))
+        if state["mig.mode.current"] == "Enabled":
+            message = f"GPU {index} is divided (MIG): its number names no whole GPU"
+            found.append(warning(message, "turn MIG off, or claim another one", gpu=index))
+    return found
+
+
+def xids(subject):
+    """The kernel log has no errors of the hardware of the claimed GPUs since the boot."""
+    if not subject.claimed:
+        return []
+    places = {_place(state["pci.bus_id"]): index for index, state in subject.gpu_health.items()}
+    log = commands.run(["journalctl", "-k", "-b", "-o", "cat", "--no-pager"], check=False).stdout
+    seen = {}
+    for line in log.splitlines():
+        match = _XID.search(line)
+        index = places.get(_place(match.group(1))) if match else None
+        if match and (index in subject.claimed or index is None) and int(match.group(2)) in XIDS:
+            seen.setdefault((match.group(1), index, int(match.group(2))), []).append(match.group(3))
+    found = []
+    for (place, index, number), lines in seen.items():
+        meaning, repair = XIDS[number]
+        what = f"GPU {index}" if index is not None else f"a GPU at {place}"
+        message = f"{what} had Xid {number} ({meaning}) {len(lines)} times since the boot"
+        found.append(warning(message, repair, last=lines[-1][:200]))
+    return found
+
+
+def _place(bus_id):
+    """A PCI address in one form: nvidia-smi and the kernel write domain and function differently."""
+    parts = bus_id.lower().split(".")[0].split(":")
+    return ":".join([parts[0][-4:], *parts[1:]])

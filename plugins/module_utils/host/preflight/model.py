@@ -1,11 +1,21 @@
-"""The model: its files are there and can be read."""
+"""The model and its draft model: files that are there, whole, and can be read by the service's user."""
 
 from __future__ import annotations
 
+import json
 import os
 
-from .. import users
-from .check import fatal
+from .. import safetensors, users
+from . import arguments
+from .check import fatal, passed, warning
+
+GIB = 1 << 30
+# Weights in other formats, which are only looked for; engines load them with --load-format or by themselves.
+OTHER_WEIGHTS = (".bin", ".pt", ".pth", ".gguf")
+# Any of these makes a tokenizer (transformers 5.12.1, mistral-common, tiktoken as in Kimi's own code).
+TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "tiktoken.model", "tekken.json", "spiece.model")
+NO_WEIGHTS = ("dummy",)  # values of --load-format that read none
+_OPEN = "let everybody enter the folders above it and read it (chmod -R o+rX)"
 
 
 def model(subject):
@@ -17,10 +27,125 @@ def model(subject):
     if not os.path.isfile(config):
         return [fatal(f"{path} has no config.json, so it is not a model", "declare the folder that holds config.json")]
     if not users.can_read(user, config):
-        return [
-            fatal(
-                f"user {user} cannot read {config}",
-                "let everybody enter the folders above it and read it (chmod o+rX)",
-            )
-        ]
+        return [fatal(f"user {user} cannot read {config}", _OPEN)]
+    if read_config(path) is None:
+        return [fatal(f"{config} is not a JSON mapping", "copy the model again")]
     return []
+
+
+def read_config(folder):
+    """config.json with the part for text on top, as engines read it; None when it cannot be read."""
+    try:
+        with open(os.path.join(folder, "config.json"), encoding="utf-8") as stream:
+            config = json.load(stream)
+    except (OSError, ValueError):
+        return None
+    if not isinstance(config, dict):
+        return None
+    text = config.get("text_config")
+    return {**config, **text} if isinstance(text, dict) else config
+
+
+def weights(subject):
+    """Every weight file of the model and of its draft is there, whole, and readable by the service's user."""
+    release = subject.release
+    found = _weights(release["model"]["path"], release)
+    draft = arguments.draft_model(release)
+    if draft and draft.startswith("/"):
+        if not os.path.isfile(os.path.join(draft, "config.json")):
+            found.append(fatal(f"the draft model {draft} has no config.json", "declare the folder that holds it"))
+        else:
+            found += _weights(draft, release)
+    return found
+
+
+def _weights(folder, release):
+    if not os.path.isdir(folder) or arguments.value(release, "--load-format") in NO_WEIGHTS:
+        return []
+    try:
+        names = safetensors.shards(folder)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return [fatal(f"{folder}/model.safetensors.index.json cannot be read", "copy the model again")]
+    paths = [os.path.join(folder, name) for name in names]
+    if not paths:
+        if any(name.endswith(OTHER_WEIGHTS) for name in os.listdir(folder)):
+            return []
+        return [fatal(f"{folder} has no weights", "copy the model again, or declare its folder")]
+    troubles = [(name, safetensors.trouble(path)) for name, path in zip(names, paths)]
+    missing = [name for name, why in troubles if why == "is missing"]
+    found = [
+        fatal(f"{folder}/{name} {why}", "copy that file again") for name, why in troubles if why and name not in missing
+    ]
+    if missing:
+        found.append(_missing(folder, missing, paths))
+    unreadable = users.unreadable(release["user"], [path for path in paths if os.path.exists(path)])
+    if unreadable:
+        found.append(fatal("user {} cannot read {}{}".format(release["user"], unreadable[0], _more(unreadable)), _OPEN))
+    size = sum(os.path.getsize(path) for path in paths if os.path.exists(path))
+    return found or [passed(f"{len(paths)} weight files, {size / GIB:.1f} GiB", bytes=size)]
+
+
+def _missing(folder, missing, paths):
+    """Names what is missing, and says whether it would fit: nothing is fetched here."""
+    there = sum(os.path.getsize(path) for path in paths if os.path.exists(path))
+    left = max(0, safetensors.total_size(folder) - there)
+    state = os.statvfs(folder)
+    free = state.f_bavail * state.f_frsize
+    message = f"{folder} lacks {len(missing)} of {len(paths)} weight files: {missing[0]}{_more(missing)}"
+    if left > free:
+        message += f"; {left / GIB:.1f} GiB are missing, and only {free / GIB:.1f} GiB are free there"
+        return fatal(message, "make room, then copy the rest of the model", missing_bytes=left, free_bytes=free)
+    return fatal(message, "copy the rest of the model", missing_bytes=left, free_bytes=free)
+
+
+def _more(names):
+    return f" and {len(names) - 1} more" if len(names) > 1 else ""
+
+
+def tokenizer(subject):
+    """There is a tokenizer."""
+    release = subject.release
+    folder = arguments.tokenizer(release) or release["model"]["path"]
+    if not os.path.isdir(folder) or arguments.has(release, "--skip-tokenizer-init"):
+        return []
+    names = os.listdir(folder)
+    if any(name in TOKENIZERS or name.endswith(".tiktoken") for name in names):
+        return []
+    if any(name.startswith("tokenization_") for name in names):
+        return [warning(f"{folder} has no tokenizer file of a known name, only code for one", "see that it is whole")]
+    return [fatal(f"{folder} has no tokenizer ({', '.join(TOKENIZERS[:4])}, ...)", "copy the model's tokenizer there")]
+
+
+def repositories(subject):
+    """Nothing is left to be fetched at the start: models are folders, not names of repositories."""
+    release = subject.release
+    named = {"draft model": arguments.draft_model(release), "tokenizer": arguments.tokenizer(release)}
+    return [
+        finding
+        for what, name in named.items()
+        if name and not name.startswith("/")
+        for finding in _repository(release, what, name)
+    ]
+
+
+def _repository(release, what, name):
+    environment = release["environment"]
+    hub = environment.get("HF_HUB_CACHE") or os.path.join(environment.get("HF_HOME", ""), "hub")
+    snapshots = os.path.join(hub, "models--" + name.replace("/", "--"), "snapshots")
+    repair = "put it into a folder and declare its absolute path"
+    if os.path.isdir(snapshots) and os.listdir(snapshots):
+        at = os.path.join(snapshots, sorted(os.listdir(snapshots))[-1])
+        return [
+            warning(f"the {what} is named as repository {name}; engines differ in what they ask for", f"declare {at}")
+        ]
+    if environment.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on"):
+        return [
+            fatal(f"the {what} is repository {name}, which is not in {hub}, and HF_HUB_OFFLINE keeps it away", repair)
+        ]
+    found = [
+        warning(f"the {what} is repository {name}: the start would fetch it, which can take longer than it may", repair)
+    ]
+    if not {"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"} & {*release["secrets"], *environment}:
+        message = f"repository {name} is fetched without a token; a gated one refuses that, even when it is cached"
+        found.append(warning(message, "declare HF_TOKEN under secrets, or a folder"))
+    return found

@@ -1,30 +1,14 @@
-"""The host: ports, space, and what servewright keeps there."""
+"""The host: space, and what servewright keeps there."""
 
 from __future__ import annotations
 
 import os
 
-from .. import ports, proc, releases
+from .. import releases
 from ..errors import DamagedError
 from .check import fatal
 
 FREE_BYTES = 64 << 20  # room for the release and the journals
-
-
-def port(subject):
-    """The port is free, or held by what will be ended."""
-    listen = subject.release["listen"]
-    found = []
-    for pid in ports.holders(listen["host"], listen["port"]):
-        if pid == 0 or not subject.ends(pid):
-            who = proc.describe(pid) if pid else "a process that cannot be seen"
-            found.append(
-                fatal(
-                    "port %d of %s is held by %s" % (listen["port"], listen["host"], who),
-                    "declare another listen.port, or end that process",
-                )
-            )
-    return found
 
 
 def space(subject):

@@ -6,7 +6,8 @@ import os
 import re
 import tempfile
 
-from .. import difference, paths, releases, systemd
+from .. import paths, releases, systemd
+from . import unit_override
 from .check import fatal, warning
 
 
@@ -31,11 +32,18 @@ def unit_is_ours(subject):
 
 def drop_ins(subject):
     """No drop-in changes the unit behind its release's back; systemd merges them from every folder."""
-    found = systemd.show(paths.unit_name(subject.release["service"]))["DropInPaths"].split()
-    return [
-        warning(f"{path} changes the unit", "declare what it does and remove it; gates see its effect")
-        for path in found
-    ]
+    release, found = subject.release, []
+    for path in unit_override.drop_ins(release["service"]):
+        changes = unit_override.settings(path)
+        hard = [
+            fatal(f"{path} sets {name}={changes['Service.' + name]}, which {what}", "take that line out of it")
+            for name, values, what, only_gpus in unit_override.FORBIDDEN
+            if changes.get("Service." + name, "").lower() in values and (release["gpus"] or not only_gpus)
+        ]
+        found += hard or [
+            warning(f"{path} changes the unit", "declare what it does and remove it; gates see its effect")
+        ]
+    return found
 
 
 def unit_text(subject):
@@ -57,15 +65,40 @@ def unit_text(subject):
 def limiter(subject):
     """The restart limiter can trip, also when every start dies only after a whole load."""
     release = subject.release
-    unit = difference.unit_settings(release["unit"])
-    window = float(unit["Unit.StartLimitIntervalSec"])
-    need = release["limits"]["restart_burst"] * release["limits"]["restart_delay"]
-    if window <= need:
+    unit, origin = unit_override.effective(release)
+    window, delay = (unit_override.seconds(unit[name]) for name in ("Unit.StartLimitIntervalSec", "Service.RestartSec"))
+    burst = int(unit["Unit.StartLimitBurst"])
+    whose = ", ".join(sorted({origin[name] for name in _LIMITER if name in origin}))
+    repair = f"correct {whose}" if whose else "this is a defect of the unit template"
+    if not window or window <= burst * delay:
         return [
             fatal(
-                "StartLimitIntervalSec=%g can never trip: %d starts take at least %g s"
-                % (window, release["limits"]["restart_burst"], need),
-                "this is a defect of the unit template",
+                "StartLimitIntervalSec=%s can never trip: %d starts take at least %g s"
+                % (unit["Unit.StartLimitIntervalSec"], burst, burst * delay),
+                repair,
             )
         ]
+    slow = burst * (delay + release["verify"]["load_timeout"])
+    if window < slow:
+        message = "the restart limiter trips within %g s, but %d starts that die at the end of a load take %g s"
+        return [warning(message % (window, burst, slow), repair)]
     return []
+
+
+_LIMITER = ("Unit.StartLimitIntervalSec", "Unit.StartLimitBurst", "Service.RestartSec")
+
+
+def timeouts(subject):
+    """Each wait ends before the one around it: GPUs before systemd's start timeout, a stall before the load's end."""
+    release, found = subject.release, []
+    unit, origin = unit_override.effective(release)
+    start = unit_override.seconds(unit["Service.TimeoutStartSec"])
+    wait, verify = release["limits"]["gpu_wait"], release["verify"]
+    if release["gpus"] and start is not None and start <= wait:
+        repair = (
+            f"correct {origin['Service.TimeoutStartSec']}" if "Service.TimeoutStartSec" in origin else "declare more"
+        )
+        found.append(fatal(f"TimeoutStartSec={start:g} ends the wait for free GPUs, which may take {wait:g} s", repair))
+    if verify["stall_timeout"] > verify["load_timeout"]:
+        found.append(fatal("verify.stall_timeout is above verify.load_timeout, so a stall would never be seen"))
+    return found

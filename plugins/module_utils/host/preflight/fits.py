@@ -1,0 +1,129 @@
+"""Does the model do what is declared, and does it fit? Estimates from its config.json and the sizes of its files."""
+
+from __future__ import annotations
+
+import os
+
+from .. import safetensors
+from . import arguments
+from .check import fatal, passed, warning
+from .model import GIB, NO_WEIGHTS, read_config
+
+MIB = 1 << 20
+# Part of a GPU's memory for weights and KV cache when none is declared: vLLM 0.32.0 (arg_utils.py). SGLang chooses
+# by GPU; this is its usual result.
+USUAL_FRACTION = {"vllm": 0.9, "sglang": 0.88}
+# Flags that say it, the newer name first.
+FRACTION_FLAGS = ("--gpu-memory-utilization", "--device-memory-utilization", "--mem-fraction-static")
+LONGER_ALLOWED = ("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN")
+
+
+def context(subject):
+    """The declared context is not longer than what the model, and its draft, were made for."""
+    release = subject.release
+    wanted = release["model"]["context_length"]
+    config = read_config(release["model"]["path"])
+    if wanted is None or config is None:
+        return []
+    found = []
+    longest = _longest(config)
+    allowed = any(release["environment"].get(name, "").lower() in ("1", "true") for name in LONGER_ALLOWED)
+    if longest and wanted > longest:
+        message = f"model.context_length is {wanted}, the model's config.json allows {longest}"
+        found.append(
+            warning(message, "answers beyond that can be wrong")
+            if allowed
+            else fatal(message, f"declare at most {longest}")
+        )
+    draft = arguments.draft_model(release)
+    short = _longest(read_config(draft) or {}) if draft else 0
+    if short and wanted > short:
+        found.append(
+            warning(
+                f"the draft model was made for {short} tokens, the context is {wanted}: longer prompts get slower",
+                "measure it at the length of real prompts",
+            )
+        )
+    return found
+
+
+def _longest(config):
+    """The longest context that any reading of config.json allows, or 0: a refusal must be beyond doubt."""
+    names = (
+        "max_position_embeddings",
+        "seq_length",
+        "n_positions",
+        "max_seq_len",
+        "model_max_length",
+        "max_sequence_length",
+    )
+    sizes = [config[name] for name in names if isinstance(config.get(name), int)]
+    scaling = config.get("rope_scaling") or config.get("rope_parameters") or {}
+    factor = scaling.get("factor") if isinstance(scaling, dict) else None
+    if sizes and isinstance(factor, (int, float)) and factor > 1:
+        sizes.append(int(max(sizes) * factor))
+    return max(sizes, default=0)
+
+
+def memory(subject):
+    """Weights and at least one full context fit into the claimed GPUs, by estimate."""
+    release = subject.release
+    sizes = release.get("parallelism")
+    config = read_config(release["model"]["path"])
+    if not release["gpus"] or not sizes or config is None or arguments.value(release, "--load-format") in NO_WEIGHTS:
+        return []
+    try:
+        weights = _bytes(release["model"]["path"]) + _bytes(arguments.draft_model(release) or "")
+        total = min(subject.gpus[index]["total_mib"] for index in release["gpus"]) * MIB
+    except (KeyError, ValueError, TypeError, AttributeError, OSError):
+        return []  # other checks name what is missing
+    if not total or not weights:
+        return []
+    per_gpu = weights / (sizes["tensor"] * sizes["pipeline"])
+    per_gpu -= (arguments.number(release, "--cpu-offload-gb") or 0) * GIB
+    fraction = arguments.number(release, *FRACTION_FLAGS) or USUAL_FRACTION[release["engine"]]
+    room = total * fraction - per_gpu
+    evidence = {
+        "weights_per_gpu_gib": round(per_gpu / GIB, 1),
+        "gpu_gib": round(total / GIB, 1),
+        "kv_cache_gib": round(room / GIB, 1),
+    }
+    says = "about {weights_per_gpu_gib} GiB of weights on each GPU of {gpu_gib} GiB".format(**evidence)
+    if per_gpu > total:
+        return [fatal(says, "claim more GPUs, or a model with smaller weights", **evidence)]
+    if room <= 0:
+        return [fatal(f"{says}: the fraction {fraction:g} of it leaves nothing for the KV cache",
+                      "declare a larger fraction, more GPUs or smaller weights", **evidence)]  # fmt: skip
+    tokens, wanted = _tokens(config, room, sizes["tensor"], release), release["model"]["context_length"]
+    if tokens is not None:
+        evidence["kv_cache_tokens"] = tokens
+        if wanted and tokens < wanted:
+            message = f"{says} leave room for about {tokens} tokens, one context is {wanted}"
+            repair = "declare a shorter context, a larger fraction or a smaller kv_cache_dtype"
+            return [warning(message, repair, **evidence)]
+    return [passed(f"{says}, {evidence['kv_cache_gib']} GiB for the KV cache", **evidence)]
+
+
+def _bytes(folder):
+    if not folder.startswith("/"):
+        return 0
+    return sum(os.path.getsize(os.path.join(folder, name)) for name in safetensors.shards(folder))
+
+
+def _tokens(config, room, tensor, release):
+    """Tokens of KV cache that fit, or None for an architecture whose size is not known here."""
+    layers, kind = config.get("num_hidden_layers"), arguments.value(release, "--kv-cache-dtype") or ""
+    if not isinstance(layers, int):
+        return None
+    size = 1 if kind.startswith("fp8") else 2
+    if config.get("kv_lora_rank"):  # multi-head latent attention: one compressed vector, on every GPU
+        values = config["kv_lora_rank"] + config.get("qk_rope_head_dim", 0)
+    else:
+        heads = config.get("num_key_value_heads") or config.get("num_attention_heads")
+        width = config.get("head_dim")
+        if not width and heads and config.get("hidden_size") and config.get("num_attention_heads"):
+            width = config["hidden_size"] // config["num_attention_heads"]
+        if not heads or not width:
+            return None
+        values = 2 * max(1, heads // tensor) * width
+    return int(room / (layers * values * size))

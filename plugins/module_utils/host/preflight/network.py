@@ -1,0 +1,136 @@
+"""Ports of this service against those of the host and of its other services; addresses and interfaces."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+from .. import paths, ports, proc, releases
+from ..errors import DamagedError, HostError
+from . import arguments, port_plan
+from .check import fatal, passed, warning
+
+LINKS = "/sys/class/net"
+
+
+def port(subject):
+    """Every port of the plan is free, or held by what will be ended."""
+    release, found, waiting = subject.release, [], 0
+    for number, what in port_plan.fixed(release).items():
+        for pid in ports.holders(release["listen"]["host"], number):
+            if pid == 0 or not subject.ends(pid):
+                who = proc.describe(pid) if pid else "a process that cannot be seen"
+                found.append(
+                    fatal(
+                        "port %d of %s%s is held by %s"
+                        % (number, release["listen"]["host"], "" if what == "HTTP" else f" ({what})", who),
+                        "declare another listen.port, or end that process" if what == "HTTP" else "declare another one",
+                    )
+                )
+        waiting += ports.in_time_wait(number)
+    if found or not waiting:
+        return found
+    return [
+        passed(f"{waiting} closed connections are in TIME_WAIT, which keeps nobody from listening", time_wait=waiting)
+    ]
+
+
+def other_services(subject):
+    """No other service of the host, running or not, has a port of this one, or could pick it at random."""
+    release = subject.release
+    mine, my_range = port_plan.fixed(release), port_plan.random(release)
+    found = []
+    for name in paths.services():
+        if paths.unit_name(name) in subject.freed:
+            continue
+        other = _committed(name)
+        if other is None:
+            continue
+        theirs, their_range = port_plan.fixed(other), port_plan.random(other)
+        for number in sorted(set(mine) & set(theirs)):
+            found.append(
+                fatal(
+                    f"port {number} ({mine[number]}) is also the {theirs[number]} port of service {name}",
+                    "declare another port for one of them",
+                )
+            )
+        for chooser, numbers, wide in ((release["service"], theirs, my_range), (name, mine, their_range)):
+            hit = [number for number in numbers if wide and wide[0] <= number <= wide[1]]
+            if hit:
+                found.append(
+                    warning(
+                        f"{chooser} picks its NCCL port at random between {wide[0]} and {wide[1]}, where port {hit[0]} "
+                        f"of {name if chooser != name else release['service']} lies",
+                        f"declare options.nccl_port for {chooser}",
+                    )
+                )
+        if my_range and their_range and my_range[0] <= their_range[1] and their_range[0] <= my_range[1]:
+            found.append(
+                warning(
+                    f"{release['service']} and {name} both pick their NCCL port at random from one range, and can meet",
+                    "declare options.nccl_port for both",
+                )
+            )
+    return found
+
+
+def _committed(name):
+    try:
+        pointer = releases.committed(name)
+        return releases.load(name, pointer["release"]) if pointer else None
+    except DamagedError:
+        return None  # the service's own checks name it
+    except HostError:
+        return None
+
+
+def interfaces(subject):
+    """The network interfaces that NCCL and Gloo are told are there and up."""
+    environment, found = subject.release["environment"], []
+    for variable in ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME"):
+        value = environment.get(variable)
+        if not value or value.startswith("^"):
+            continue  # what is excluded need not be there
+        exact = value.startswith("=") or variable != "NCCL_SOCKET_IFNAME"  # NCCL takes beginnings of names
+        wanted = [name.partition(":")[0] for name in value.lstrip("=").split(",") if name]
+        names = [
+            link
+            for link in sorted(os.listdir(LINKS))
+            for name in wanted
+            if link == name or (not exact and link.startswith(name))
+        ]
+        if not names:
+            found.append(
+                fatal(
+                    f"{variable}={value} names no interface here; there are {', '.join(sorted(os.listdir(LINKS)))}",
+                    f"declare one of them as {variable}",
+                )
+            )
+        elif not any(_up(link) for link in names):
+            found.append(fatal(f"{variable}={value}: {', '.join(names)} is down", f"ip link set {names[0]} up"))
+    return found
+
+
+def _up(link):
+    with open(os.path.join(LINKS, link, "operstate")) as stream:
+        return stream.read().strip() in ("up", "unknown")  # a loopback is "unknown"
+
+
+def host_name(subject):
+    """With several nodes: the host's name is not a loopback address, which the others would be told."""
+    release = subject.release
+    if (arguments.number(release, "--nnodes") or 1) < 2:
+        return []
+    name = socket.gethostname()
+    try:
+        addresses = {entry[4][0] for entry in socket.getaddrinfo(name, None)}
+    except OSError:
+        return [fatal(f"the host's own name {name} cannot be resolved", f"put its address and {name} into /etc/hosts")]
+    if all(address.startswith("127.") or address == "::1" for address in addresses):
+        return [
+            fatal(
+                f"the host's name {name} is {', '.join(sorted(addresses))}, which other nodes would connect to",
+                f"put the address that the others reach and {name} into /etc/hosts",
+            )
+        ]
+    return []

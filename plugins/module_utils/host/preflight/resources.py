@@ -1,0 +1,132 @@
+"""What a start takes from the host: shared memory, memory, limits, a clock."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import time
+
+from .. import commands, difference, proc, systemd
+from ..errors import HostError
+from .check import fatal, passed, warning
+
+SHM = "/dev/shm"
+MIB, GIB = 1 << 20, 1 << 30
+# One NCCL channel to one peer over shared memory: 9637888 bytes in reports (NVIDIA/nccl#342), the sum of the buffers of
+# the three protocols. A ring has two peers.
+NCCL_CHANNEL_BYTES = 9637888
+PEERS = 2
+DEFAULT_CHANNELS = 2
+# Segments of the engine itself: SGLang 0.5.23 24 MiB a queue, vLLM 0.32.0 psm_* of 168 and 252 MB that are sparse.
+ENGINE_BYTES = 64 * MIB
+PROCESS_BYTES = 2 * GIB  # of one engine process, beside weights on the GPU: 0.5 to 1.6 GB on a CPU, more with CUDA
+
+
+def shared_memory(subject):
+    """/dev/shm has room for NCCL's channels of this many GPUs, once the service that is replaced has let go."""
+    release = subject.release
+    ranks = len(release["gpus"])
+    if ranks < 2 or not os.path.isdir(SHM):
+        return []
+    channels = max(
+        [
+            DEFAULT_CHANNELS,
+            *(_int(release["environment"].get(name)) for name in ("NCCL_MIN_NCHANNELS", "NCCL_MIN_CTAS")),
+        ]
+    )
+    need = ranks * PEERS * channels * NCCL_CHANNEL_BYTES + ENGINE_BYTES
+    least = ranks * PEERS * NCCL_CHANNEL_BYTES
+    state = os.statvfs(SHM)
+    size = state.f_blocks * state.f_frsize
+    free = state.f_bavail * state.f_frsize + _held(release["user"])
+    evidence = {"size_bytes": size, "free_bytes": free, "need_bytes": need}
+    says = f"{SHM} has {free // MIB} of {size // MIB} MiB free, {ranks} GPUs need about {need // MIB} MiB"
+    if free < least:
+        repair = (
+            "remove dead files there"
+            if size > need
+            else f"mount -o remount,size={2 * need // MIB}M {SHM}, and in /etc/fstab"
+        )
+        return [fatal(says, repair, **evidence)]
+    if free < need:
+        return [warning(says, f"make it larger: mount -o remount,size={2 * need // MIB}M {SHM}", **evidence)]
+    return [passed(says, **evidence)]
+
+
+def _held(user):
+    """Bytes of a user's files there: those of a service that will have been stopped and cleaned up."""
+    try:
+        uid = pwd.getpwnam(user).pw_uid
+    except KeyError:
+        return 0
+    total = 0
+    for entry in os.scandir(SHM):
+        try:
+            state = entry.stat(follow_symlinks=False)
+        except FileNotFoundError:
+            continue
+        total += state.st_blocks * 512 if state.st_uid == uid else 0
+    return total
+
+
+def _int(text):
+    return int(text) if text and text.isdigit() else 0
+
+
+def memory(subject):
+    """There is memory for the engine's processes, once the service that is replaced has stopped."""
+    release = subject.release
+    with open("/proc/meminfo") as stream:
+        fields = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in stream if line.split()[1].isdigit()}
+    free = fields["MemAvailable"]
+    for unit in subject.freed:
+        for pid in systemd.pids(systemd.show(unit)["ControlGroup"]):
+            free += proc.private_bytes(pid)
+    need = (max(1, len(release["gpus"])) + 1) * PROCESS_BYTES
+    evidence = {"free_bytes": free, "need_bytes": need}
+    says = f"{free / GIB:.1f} GiB of memory are free, the engine's processes take about {need / GIB:.0f} GiB"
+    return [warning(says, "stop what else runs here", **evidence)] if free < need else [passed(says, **evidence)]
+
+
+def limits(subject):
+    """The unit lifts the limits that engines run into; systemd knows nothing of limits.conf."""
+    unit = difference.unit_settings(subject.release["unit"])
+    found = []
+    if unit.get("Service.LimitMEMLOCK") != "infinity":
+        found.append(
+            fatal(
+                "the unit does not set LimitMEMLOCK=infinity, and pinned memory fails",
+                "this is a defect of the unit template",
+            )
+        )
+    files, most = subject.release["limits"]["open_files"], proc.most_open_files()
+    if most and files > most:
+        found.append(
+            warning(f"the kernel grants {most} open files at most, declared are {files}", f"declare at most {most}")
+        )
+    return found
+
+
+def clock(subject):
+    """The clock is right: history and certificates depend on it."""
+    now, found = time.time(), []
+    newest = max(
+        (os.stat(path).st_mtime for path in ("/etc/machine-id", "/var/lib/dpkg/status") if os.path.exists(path)),
+        default=0,
+    )
+    if now + 60 < newest or now < 1.7e9:
+        found.append(
+            warning(
+                "the clock is behind the host's own files: {}".format(
+                    time.strftime("%Y-%m-%d %H:%M", time.gmtime(now))
+                ),
+                "set it, and turn NTP on",
+            )
+        )
+    try:
+        done = commands.run(["timedatectl", "show", "-p", "NTPSynchronized", "-p", "NTP"], check=False).stdout.split()
+    except HostError:
+        return found
+    if "NTP=yes" in done and "NTPSynchronized=no" in done:
+        found.append(warning("NTP is on, but the clock is not synchronised", "see timedatectl"))
+    return found

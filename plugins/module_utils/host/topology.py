@@ -1,0 +1,53 @@
+"""How GPUs are linked, and what on the way breaks peer-to-peer traffic: reading the text of other tools."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+
+_ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def matrix(text):
+    """What `nvidia-smi topo` prints, as a mapping of (row, column) to a word (NV18, PIX, SYS, OK, CNS, ...)."""
+    lines = [_ESCAPE.sub("", line) for line in text.splitlines()]
+    head = next((re.findall(r"GPU\d+", line) for line in lines if re.match(r"\s+GPU0\b", line)), [])
+    columns = [int(word[3:]) for word in head]
+    found = {}
+    for line in lines:
+        words = line.split()
+        if words and re.fullmatch(r"GPU\d+", words[0]) and words[1:2] != head[1:2]:
+            for column, word in zip(columns, words[1:]):
+                found[int(words[0][3:]), column] = word
+    return found
+
+
+def pairs(table, indices):
+    """The words of a matrix for each pair of some GPUs."""
+    return {(a, b): table[a, b] for a in indices for b in indices if a < b and (a, b) in table}
+
+
+def access_control(text):
+    """PCIe bridges of `lspci -vvv` with access control: address to {"able", "on"}, whether they can send peer traffic
+    up to the root (ReqRedir or CmpltRedir), and do."""
+    found = {}
+    for block in re.split(r"\n(?=\S)", text):
+        able = re.search(r"ACSCap:.*?(ReqRedir|CmpltRedir)\+", block)
+        control = re.search(r"ACSCtl:(.*)", block)
+        if control and " bridge" in block.split("\n", 1)[0]:
+            on = bool(re.search(r"(ReqRedir|CmpltRedir)\+", control.group(1)))
+            found[block.split(" ", 1)[0]] = {"able": bool(able), "on": on}
+    return found
+
+
+def iommu(groups="/sys/kernel/iommu_groups"):
+    """How the IOMMU treats devices: "off" (no groups), "passthrough", or "translating"."""
+    names = os.listdir(groups) if os.path.isdir(groups) else []
+    kinds = set()
+    for name in names:
+        with contextlib.suppress(OSError), open(os.path.join(groups, name, "type")) as stream:
+            kinds.add(stream.read().strip())
+    if not kinds:
+        return "off"
+    return "passthrough" if kinds == {"identity"} else "translating"
