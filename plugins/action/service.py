@@ -67,7 +67,7 @@ class ActionModule(ActionBase):
 
     def _command(self, arguments):
         command, only = arguments["command"], arguments["only"]
-        if command in ("validate", "render", "plan", "deploy"):
+        if command in ("validate", "render", "preflight", "plan", "deploy"):
             releases, secrets = self._declared(only, with_secrets=command in ("plan", "deploy"))
             if command == "validate":
                 return [_ok(release) for release in releases]
@@ -75,6 +75,8 @@ class ActionModule(ActionBase):
                 return [
                     _ok(release) | {"files": {"unit": release["unit"], "release.json": release}} for release in releases
                 ]
+            if command == "preflight":
+                return self._call("preflight", releases=releases)
             return self._deploy(releases, secrets, command == "plan" or self._task.check_mode, arguments["detach"])
         if command == "rollback":
             if len(only) != 1:

@@ -18,14 +18,14 @@ options:
     description: What to do.
     type: str
     required: true
-    choices: [deploy, rollback, follow, verify, status, history, logs, proof, drift, bench, records]
+    choices: [deploy, preflight, rollback, follow, verify, status, history, logs, proof, drift, bench, records]
   services:
     description: Names of services. Empty means all that are known on the host.
     type: list
     elements: str
     default: []
   releases:
-    description: Rendered releases, for O(operation=deploy).
+    description: Rendered releases, for O(operation=deploy) and O(operation=preflight).
     type: list
     elements: dict
     default: []
@@ -110,6 +110,8 @@ def call(arguments, check):
     }
     if operation == "deploy":
         return api.deploy(arguments["releases"], arguments["secrets"], check, host=arguments["host"], **origin)
+    if operation == "preflight":
+        return api.preflight(arguments["releases"])
     names = arguments["services"] or paths.services()
     if operation == "rollback":
         return [api.rollback(name, arguments["to_release"], **origin) for name in names]
@@ -133,6 +135,7 @@ def main():
                 "required": True,
                 "choices": [
                     "deploy",
+                    "preflight",
                     "rollback",
                     "follow",
                     "verify",

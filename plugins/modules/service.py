@@ -27,7 +27,21 @@ options:
     type: str
     required: true
     choices:
-      [validate, render, plan, deploy, verify, status, history, rollback, logs, follow, proof, drift, bench, records]
+      - validate
+      - render
+      - preflight
+      - plan
+      - deploy
+      - verify
+      - status
+      - history
+      - rollback
+      - logs
+      - follow
+      - proof
+      - drift
+      - bench
+      - records
   only:
     description: Names of services. Empty means all.
     type: list

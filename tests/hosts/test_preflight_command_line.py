@@ -104,7 +104,8 @@ def test_the_answer_is_kept_until_something_that_it_rests_on_changes(serving):
     assert asked(serving.host) == before + 2
 
 
-def test_an_engine_that_the_services_user_cannot_import_is_refused(serving):
+@pytest.mark.failure("3.12")
+def test_3_12_an_engine_that_the_services_user_cannot_import_is_refused(serving):
     """Root could."""
     serving.host.run(f"chmod 700 {PACKAGES}/engine_simulator")
     try:

@@ -12,7 +12,6 @@ from . import (
     library,
     lock,
     paths,
-    preflight,
     ready,
     releases,
     retention,
@@ -20,6 +19,7 @@ from . import (
     transaction,
     users,
 )
+from . import preflight as checks
 from .assess import assess, between, displaced, restarts, running
 from .drift import Host, look
 from .drift.repair import mend
@@ -109,8 +109,8 @@ def _checked(items, check):
     results = [item["result"] for item in items]
     for item in items:
         if item["result"]["verdict"] == "changes":
-            item["result"]["checks"] = preflight.checks(item["release"], item["displaces"])
-            messages = preflight.refused(item["result"]["checks"])
+            item["result"]["checks"] = checks.checks(item["release"], item["displaces"])
+            messages = checks.refused(item["result"]["checks"])
             if messages:
                 item["result"].update(verdict="refused", message="; ".join(messages))
     if not check and any(found["verdict"] in ("refused", "error") for found in results):
@@ -170,15 +170,15 @@ def rollback(service, to, requester="", reason="", lock_wait=0.0):
             changes += running(release, systemd.show(paths.unit_name(service)))
             if not changes:
                 return result(service, "unchanged", release=number, previous=number)
-        checks = preflight.checks(release, stops)
-        messages = preflight.refused(checks)
+        looked = checks.checks(release, stops)
+        messages = checks.refused(looked)
         if messages:
-            return result(service, "refused", message="; ".join(messages), checks=checks)
+            return result(service, "refused", message="; ".join(messages), checks=looked)
         library.install()
         users.ensure(release["user"])
         facts = {"displaces": stops, "restart": restarts(changes), "notes": notes}
         launched = _launched(service, number, "rollback", requester, reason, **facts)
-        return result(service, changes=changes, checks=checks, **launched)
+        return result(service, changes=changes, checks=looked, **launched)
 
 
 @_reported
@@ -191,6 +191,22 @@ def follow(service, number, wait):
     while not found.finished() and time.monotonic() < end:
         time.sleep(0.2)
     return of_transaction(found)
+
+
+def preflight(declared):
+    """Every check of every declared release, whether it would change or not; nothing is written but a cache."""
+    return [_preflighted(release) for release in declared]
+
+
+def _preflighted(release):
+    if not systemd.present():
+        return result(release["service"], "refused", message="systemd is not PID 1 on this host")
+    try:
+        found = checks.checks(release, displaced(release))
+    except HostError as error:
+        return result(release["service"], "error", message=str(error))
+    messages = checks.refused(found)
+    return result(release["service"], "refused" if messages else "ok", message="; ".join(messages), checks=found)
 
 
 @_reported

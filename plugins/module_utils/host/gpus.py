@@ -89,13 +89,6 @@ def busy(indices):
     ]
 
 
-def holders(indices):
-    """Pids that hold memory of the given GPUs."""
-    all_gpus = query()
-    wanted = {all_gpus[index]["uuid"] for index in indices if index in all_gpus}
-    return sorted({pid for pid, uuid, _used in clients() if uuid in wanted})
-
-
 def wait_free(indices, timeout, note=lambda text: None):
     """Wait until nothing holds the given GPUs. Raises HostError that names the holders after `timeout` seconds."""
     end = time.monotonic() + timeout

@@ -17,6 +17,7 @@ from servewright.cli import (
     logs,
     nccl,
     plan,
+    preflight,
     render,
     report,
     rollback,
@@ -38,8 +39,25 @@ app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (validate, render, plan, deploy, verify, status, history, rollback, logs, follow, drift, bench, compare):
+COMMANDS = (
+    validate,
+    render,
+    preflight,
+    plan,
+    deploy,
+    verify,
+    status,
+    history,
+    rollback,
+    logs,
+    follow,
+    drift,
+    bench,
+    compare,
+)
+for module in COMMANDS:
     app.command()(with_common(getattr(module, module.__name__.rpartition(".")[2])))
+app.command("doctor", help="The same as preflight.")(with_common(preflight.preflight))
 app.command()(with_common(report.report, ("json", "verbose", "junit", "html", "github")))
 app.add_typer(nccl.app, name="nccl")
 app.command()(version.version)

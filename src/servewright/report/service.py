@@ -56,7 +56,7 @@ def block(host: str, service: Service, command: str, width: int | None, verbose:
         lines += labelled("reason" if style == "bad" else "note", message, width)
     lines += _changes(service, width)
     lines += findings(service, width)
-    lines += _checks(checks, width)
+    lines += _every_check(_list(service, "checks"), width) if command == "preflight" else _checks(checks, width)
     lines += _gates("gates", gates, message, width, every)
     lines += _gates("restored", _list(service, "rollback_gates"), message, width, verbose)
     if style == "bad":
@@ -101,6 +101,19 @@ def _checks(checks: list[dict[str, Any]], width: int | None) -> Iterable[Line]:
         yield from labelled(label, check.get("message", check.get("id")), width, style)
         if check.get("repair"):
             yield from labelled("", f"-> {check['repair']}", width)
+
+
+def _every_check(checks: list[dict[str, Any]], width: int | None) -> Iterable[Line]:
+    """A row for each check, also for those that found nothing wrong."""
+    column = max((len(str(check.get("id"))) for check in checks), default=0)
+    for check in checks:
+        shown, style = ("FATAL", "bad") if _fatal(check) else ("warning", "change")
+        if check.get("passed"):
+            shown, style = "ok", "good"
+        text = f"{check.get('id')!s:<{column}}  {check.get('message') or ''}"
+        yield from labelled(shown, text.rstrip(), width, style)
+        if check.get("repair"):
+            yield from labelled("", f"{'':<{column}}  -> {check['repair']}", width)
 
 
 def _fatal(check: dict[str, Any]) -> bool:

@@ -134,6 +134,6 @@ def _unit(service: dict[str, Any]) -> list[Any]:
     return str((service.get("files") or {}).get("unit", "")).splitlines()
 
 
-_COUNTED = ("validate", "plan", "deploy", "verify", "rollback", "follow", "drift")
+_COUNTED = ("validate", "preflight", "plan", "deploy", "verify", "rollback", "follow", "drift")
 _TABLES = {"status": tables.status, "history": tables.history, "proof": proof.proof, "bench": bench.bench}
 _VERBATIM: dict[str, Callable[[dict[str, Any]], list[Any]]] = {"logs": _log, "render": _unit}

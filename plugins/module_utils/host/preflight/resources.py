@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 import time
 
 from .. import commands, difference, proc, systemd
@@ -36,21 +37,26 @@ def shared_memory(subject):
     )
     need = ranks * PEERS * channels * NCCL_CHANNEL_BYTES + ENGINE_BYTES
     least = ranks * PEERS * NCCL_CHANNEL_BYTES
+    own = _own_size(release)
     state = os.statvfs(SHM)
-    size = state.f_blocks * state.f_frsize
-    free = state.f_bavail * state.f_frsize + _held(release["user"])
+    size = own or state.f_blocks * state.f_frsize
+    free = own or state.f_bavail * state.f_frsize + _held(release["user"])
     evidence = {"size_bytes": size, "free_bytes": free, "need_bytes": need}
     says = f"{SHM} has {free // MIB} of {size // MIB} MiB free, {ranks} GPUs need about {need // MIB} MiB"
     if free < least:
-        repair = (
-            "remove dead files there"
-            if size > need
-            else f"mount -o remount,size={2 * need // MIB}M {SHM}, and in /etc/fstab"
-        )
+        repair = f"mount -o remount,size={2 * need // MIB}M {SHM}, and in /etc/fstab"
+        if own or size > need:
+            repair = "declare a larger shared_memory_size" if own else f"remove dead files in {SHM}"
         return [fatal(says, repair, **evidence)]
     if free < need:
         return [warning(says, f"make it larger: mount -o remount,size={2 * need // MIB}M {SHM}", **evidence)]
     return [passed(says, **evidence)]
+
+
+def _own_size(release):
+    """Bytes of a /dev/shm of the service's own, or 0 when it uses that of the host."""
+    found = re.search(r"^TemporaryFileSystem=/dev/shm:size=(\d+)([MG])", release["unit"], re.MULTILINE)
+    return int(found.group(1)) * {"M": MIB, "G": GIB}[found.group(2)] if found else 0
 
 
 def _held(user):
