@@ -443,8 +443,8 @@ def test_interfaces_that_are_not_there_or_down(serving):
         return look(serving, nccl={"NCCL_SOCKET_IFNAME": value})
 
     assert "NCCL_SOCKET_IFNAME=ib0 names no interface" in refused(of("ib0"), "interfaces")
-    with on(serving, "ip link add dummy7 type dummy", "ip link del dummy7"):
-        assert "dummy7 is down -> ip link set dummy7 up" in refused(of("dummy"), "interfaces")
+    with on(serving, "ip link add ether7 type veth peer name other7", "ip link del ether7"):
+        assert "ether7 is down -> ip link set ether7 up" in refused(of("ether"), "interfaces")
     assert [findings(of(value), "interfaces") for value in ("lo", "^docker", "=lo")] == [[], [], []]
 
 

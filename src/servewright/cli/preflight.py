@@ -7,5 +7,5 @@ from servewright.cli.options import Common, Services
 
 
 def preflight(common: Common, services: Services = None) -> int:
-    """Show every check of whether what is declared could start, touching nothing."""
+    """Show whether what is declared could start, check by check."""
     return playbook.run("preflight", common, services)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import os
+import fcntl
 import socket
+import struct
 
 from .. import paths, ports, proc, releases
 from ..errors import DamagedError, HostError
 from . import arguments, port_plan
 from .check import fatal, passed, warning
 
-LINKS = "/sys/class/net"
+_SIOCGIFFLAGS = 0x8913
+_UP_AND_RUNNING = 0x1 | 0x40  # IFF_UP, IFF_RUNNING
 
 
 def port(subject):
@@ -87,33 +89,28 @@ def _committed(name):
 def interfaces(subject):
     """The network interfaces that NCCL and Gloo are told are there and up."""
     environment, found = subject.release["environment"], []
+    # Not /sys/class/net, which can be that of another network name space.
+    links = [name for _number, name in socket.if_nameindex()]
     for variable in ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME"):
         value = environment.get(variable)
         if not value or value.startswith("^"):
             continue  # what is excluded need not be there
         exact = value.startswith("=") or variable != "NCCL_SOCKET_IFNAME"  # NCCL takes beginnings of names
         wanted = [name.partition(":")[0] for name in value.lstrip("=").split(",") if name]
-        names = [
-            link
-            for link in sorted(os.listdir(LINKS))
-            for name in wanted
-            if link == name or (not exact and link.startswith(name))
-        ]
+        names = [link for link in links for name in wanted if link == name or (not exact and link.startswith(name))]
         if not names:
-            found.append(
-                fatal(
-                    f"{variable}={value} names no interface here; there are {', '.join(sorted(os.listdir(LINKS)))}",
-                    f"declare one of them as {variable}",
-                )
-            )
+            message = f"{variable}={value} names no interface of this host; there are {', '.join(links)}"
+            found.append(fatal(message, f"declare one of them as {variable}"))
         elif not any(_up(link) for link in names):
             found.append(fatal(f"{variable}={value}: {', '.join(names)} is down", f"ip link set {names[0]} up"))
     return found
 
 
 def _up(link):
-    with open(os.path.join(LINKS, link, "operstate")) as stream:
-        return stream.read().strip() in ("up", "unknown")  # a loopback is "unknown"
+    """Administratively up, and with a carrier: the flags of netdevice(7)."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as handle:
+        answer = fcntl.ioctl(handle, _SIOCGIFFLAGS, struct.pack("16sH14x", link.encode(), 0))
+    return struct.unpack("16sH14x", answer)[1] & _UP_AND_RUNNING == _UP_AND_RUNNING
 
 
 def host_name(subject):
