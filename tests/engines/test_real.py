@@ -72,10 +72,14 @@ def test_a_real_engine_goes_the_whole_way(real_host, inventory, environments, en
         again.text
     )
 
-    # A flag that the engine only refuses once it runs.
-    bad = servewright("deploy", "-i", declare(extra_args={"no-such-flag": "1"}), timeout=900)
+    # What nobody can know before it runs: it serves, and answers otherwise than expected.
+    wrong = {"prompts": [{"prompt": "The quick brown", "expect": "^never this$"}]}
+    verify = {**service(engine, environments)["verify"], **wrong}
+    bad = servewright(
+        "deploy", "-i", declare(verify=verify, environment={**ENVIRONMENT[engine], "MARK": "1"}), timeout=900
+    )
     assert (bad.code, bad.service()["verdict"]) == (4, "rolled_back"), bad.text
-    assert any("no-such-flag" in line for line in bad.service()["log"])
+    assert "gate answers failed" in bad.service()["message"]
     assert {gate["verdict"] for gate in bad.service()["rollback_gates"]} == {"passed"}
 
     second = servewright("deploy", "-i", declare(environment={**ENVIRONMENT[engine], "MARK": "2"}), timeout=900)

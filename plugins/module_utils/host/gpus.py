@@ -58,6 +58,12 @@ def health():
     return {int(row[0]): dict(zip(HEALTH, row[1:])) for row in rows} if done.returncode == 0 else {}
 
 
+def topology(*words):
+    """What `nvidia-smi topo` prints; empty text when it fails."""
+    done = run(["nvidia-smi", "topo", *words], check=False)
+    return done.stdout if done.returncode == 0 else ""
+
+
 def _number(text):
     try:
         return int(float(text))

@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 
+_DEVICES, _GROUPS = "/sys/bus/pci/devices", "/sys/kernel/iommu_groups"
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -41,12 +42,26 @@ def access_control(text):
     return found
 
 
-def iommu(groups="/sys/kernel/iommu_groups"):
-    """How the IOMMU treats devices: "off" (no groups), "passthrough", or "translating"."""
-    names = os.listdir(groups) if os.path.isdir(groups) else []
+def upstream(places):
+    """PCI addresses of the bridges above some devices, as lspci writes them; empty where the kernel lists no device."""
+    found = set()
+    for place in places:
+        path = os.path.join(_DEVICES, place)
+        if os.path.exists(path):
+            found.update(
+                re.findall(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", os.path.dirname(os.path.realpath(path)))
+            )
+    return found | {place[5:] for place in found if place.startswith("0000:")}
+
+
+def iommu(places):
+    """How the IOMMU treats devices: "off" (no groups), "passthrough", or "translating"; all where one is not listed."""
+    groups = [os.path.join(_DEVICES, place, "iommu_group") for place in places]
+    if not all(os.path.exists(os.path.dirname(group)) for group in groups):
+        groups = [os.path.join(_GROUPS, name) for name in os.listdir(_GROUPS)] if os.path.isdir(_GROUPS) else []
     kinds = set()
-    for name in names:
-        with contextlib.suppress(OSError), open(os.path.join(groups, name, "type")) as stream:
+    for group in groups:
+        with contextlib.suppress(OSError), open(os.path.join(group, "type")) as stream:
             kinds.add(stream.read().strip())
     if not kinds:
         return "off"

@@ -53,6 +53,11 @@ class Subject:
         """What nvidia-smi says of each GPU beyond what a claim needs, by index."""
         return gpus.health() if self.gpus else {}
 
+    @functools.cached_property
+    def gpu_links(self):
+        """How the GPUs are linked, as nvidia-smi prints it."""
+        return gpus.topology("-m")
+
 
 def fatal(message, repair="", **evidence):
     """What would keep the release from starting or from serving right: the change is refused."""

@@ -46,8 +46,8 @@ def other_services(subject):
         if paths.unit_name(name) in subject.freed:
             continue
         other = _committed(name)
-        if other is None:
-            continue
+        if other is None or set(other["gpus"]) & set(release["gpus"]):
+            continue  # two services of one claim never run at once, and may share a port
         theirs, their_range = port_plan.fixed(other), port_plan.random(other)
         for number in sorted(set(mine) & set(theirs)):
             found.append(

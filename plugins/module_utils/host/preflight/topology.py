@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from .. import commands, topology
+from .. import commands, gpus, topology
 from ..errors import HostError
 from .check import fatal, passed, warning
 
@@ -16,7 +16,7 @@ def links(subject):
     claimed = sorted(subject.claimed)
     if len(claimed) < 2:
         return []
-    words = topology.pairs(topology.matrix(_nvidia("topo", "-m")), claimed)
+    words = topology.pairs(topology.matrix(subject.gpu_links), claimed)
     if not words:
         return []
     kinds = sorted(set(words.values()))
@@ -31,17 +31,20 @@ def links(subject):
                 "the GPUs are linked by NVLink, servewright_host declares pcie", "correct servewright_host", links=kinds
             )
         ]
-    peers = topology.pairs(topology.matrix(_nvidia("topo", "-p2p", "r")), claimed)
+    peers = topology.pairs(topology.matrix(gpus.topology("-p2p", "r")), claimed)
     return [passed(f"{len(claimed)} GPUs linked by {', '.join(kinds)}", links=kinds, p2p=sorted(set(peers.values())))]
 
 
 def peer_to_peer(subject):
     """Nothing between PCIe GPUs redirects what they send one another. The driver says OK to P2P all the same."""
     claimed = sorted(subject.claimed)
-    words = topology.pairs(topology.matrix(_nvidia("topo", "-m")), claimed) if len(claimed) > 1 else {}
+    words = topology.pairs(topology.matrix(subject.gpu_links), claimed) if len(claimed) > 1 else {}
     if not words or all(word.startswith("NV") for word in words.values()) or _p2p_off(subject.release["environment"]):
         return []
-    iommu, bridges, cmdline = topology.iommu(), _bridges(), _cmdline()
+    places = [_address(subject.gpu_health[index]["pci.bus_id"]) for index in claimed if index in subject.gpu_health]
+    above = topology.upstream(places)
+    iommu, bridges, cmdline = topology.iommu(places), _bridges(), _cmdline()
+    bridges = {place: acs for place, acs in bridges.items() if place in above or not above}
     on = sorted(place for place, acs in bridges.items() if acs["on"])
     cleared = sorted(place for place, acs in bridges.items() if acs["able"] and not acs["on"])
     evidence = {"iommu": iommu, "acs_on": on, "cmdline": cmdline}
@@ -72,11 +75,9 @@ def _p2p_off(environment):
     return environment.get("NCCL_P2P_DISABLE") == "1" or environment.get("NCCL_P2P_LEVEL", "").upper() in ("LOC", "NVL")
 
 
-def _nvidia(*words):
-    try:
-        return commands.run(["nvidia-smi", *words], check=False).stdout
-    except HostError:
-        return ""
+def _address(bus_id):
+    """A PCI address as the kernel writes it; nvidia-smi gives the domain eight digits."""
+    return bus_id.lower()[-12:]
 
 
 def _bridges():
