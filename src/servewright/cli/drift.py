@@ -23,7 +23,7 @@ def drift(
     reason: Reason = "",
     lock_wait: LockWait = 0,
 ) -> int:
-    """Show how what runs differs from what was committed, and mend it.
+    """Show how what runs differs from what was committed; mend it.
 
     A restart goes through the same transaction and gates as a deploy.
     """
