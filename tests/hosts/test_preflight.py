@@ -13,6 +13,7 @@ from tests.hosts.commands import BIN, Library, invocation, rendered, servewright
 from tests.hosts.faults import release, small
 
 MODEL = "/opt/simulator/model"
+WITH_CONTEXT = {"path": MODEL, "served_name": "kimi-k2.5", "context_length": 131072}
 TWO: dict = {"gpus": [0, 1], "parallelism": {"tensor": 2}, "options": {"disable_custom_all_reduce": True}}
 
 
@@ -161,6 +162,13 @@ def test_acs_that_was_cleared_by_hand_comes_back_at_the_next_boot(serving):
             kept = look(serving, **TWO)
     assert "the next boot turns it on again" in text
     assert findings(kept, "peer_to_peer") == []
+
+
+@pytest.mark.failure("5.4")
+def test_5_4_a_draft_model_with_a_short_context(serving):
+    copied_model(serving, "sed -i 's/262144/2048/' config.json")
+    said = look(serving, extra_args={"speculative-draft-model-path": "/opt/copy"}, model=WITH_CONTEXT)
+    assert "the draft model was made for 2048 tokens, the context is 131072" in findings(said, "context", "warning")[0]
 
 
 @pytest.mark.failure("6.9")

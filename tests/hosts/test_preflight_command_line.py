@@ -43,6 +43,7 @@ REFUSED = [
      "did you mean --schedule-policy?"),
     ("sglang", {"extra_args": {"cuda-graph-max-bs": 4}}, "has no flag --cuda-graph-max-bs any more since 0.5.22",
      "declare cuda-graph-max-bs-decode"),
+    ("sglang", {"extra_args": {"enable-ep-moe": True}}, "has no flag --enable-ep-moe any more", "parallelism.expert"),
     ("sglang", {"extra_args": {"stream-interv": 2}}, "--stream-interv is an abbreviation of --stream-interval",
      "write --stream-interval"),
     ("sglang", {"extra_args": {"log-level": "info", "log_level": "debug"}}, "--log-level is given twice",
@@ -67,6 +68,7 @@ REFUSED = [
 ]  # fmt: skip
 
 
+@pytest.mark.failure("4.15", "4.16")
 @pytest.mark.parametrize(("engine", "changes", "message", "repair"), REFUSED)
 def test_a_command_line_that_the_engine_would_not_take_as_meant_is_refused(serving, engine, changes, message, repair):
     before = invocation(serving.host)

@@ -276,8 +276,8 @@ def _restarted(looked, requester, reason, notes):
         try:
             _finish_interrupted([found["service"]])
             release = releases.load(found["service"], number)
-            found["checks"] = preflight.checks(release)
-            messages = preflight.refused(found["checks"])
+            found["checks"] = checks.checks(release)
+            messages = checks.refused(found["checks"])
             if messages:
                 found.update(verdict="refused", message="; ".join(messages))
                 continue

@@ -13,7 +13,8 @@ from servewright.cli import main, playbook
 from servewright.cli.options import Common
 from servewright.driver.results import RunResult
 
-COMMANDS = ["validate", "render", "preflight", "plan", "deploy", "verify", "status", "history", "rollback", "logs", "follow"]
+COMMANDS = ["validate", "render", "preflight", "plan", "deploy", "verify", "status", "history", "rollback", "logs"]
+COMMANDS += ["follow", "doctor"]
 
 
 def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
