@@ -18,7 +18,7 @@ Plot = Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the curves
 
 
 def compare(common: Common, first: First, second: Second, plot: Plot = None) -> int:
-    """Put the speed of two services, releases or records side by side."""
+    """Compare the speed of two services, releases or records."""
     from servewright.driver.results import RunResult
     from servewright.performance import records
 
