@@ -165,11 +165,25 @@ def test_a_reference_is_kept_for_the_same_files_of_a_model_alone(root, tmp_path)
 
 
 def test_a_long_prompt_hides_its_word_in_the_middle_and_repeats_no_line():
-    prompt = answers.long_prompt(4000)
+    prompt = answers.long_prompt(250)
     lines = prompt.splitlines()
     assert len(set(lines)) == len(lines)
     assert 0.4 < prompt.index(answers.NEEDLE) / len(prompt) < 0.6
-    assert 2500 < len(prompt) / 4 < 4000  # four characters a token: it has to fit
+
+
+@pytest.mark.parametrize("characters", [1, 2, 4, 6])
+@pytest.mark.parametrize(("context", "wanted"), [(2048, 1024), (None, 1024), (131072, 4000)])
+def test_a_long_prompt_is_as_long_as_asked_for_with_any_tokenizer(characters, context, wanted):
+    """Some make a token of each byte: then a prompt of so many words would not fit the context."""
+    asked = []
+
+    def complete(prompt, _tokens):
+        asked.append(len(prompt) // characters)
+        return SimpleNamespace(text=answers.NEEDLE, prompt_tokens=asked[-1])
+
+    run = SimpleNamespace(verify={"long_prompt": 4000, "quality": True}, context=context, complete=complete)
+    answers._long(run, {})
+    assert 0.8 * wanted < asked[-1] < 1.2 * wanted
 
 
 def test_a_library_replaced_under_a_process_is_seen(tmp_path):

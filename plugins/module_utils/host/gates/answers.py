@@ -11,7 +11,7 @@ from .run import FAILED, PASSED
 
 STREAM_TOKENS = 32
 NEEDLE = "heliotrope-7352"
-TOKENS_A_LINE = 16  # of the filler below, a little more than common tokenizers make of it: the prompt must fit
+SAMPLE_LINES = 8
 _TOOL = {
     "type": "function",
     "function": {
@@ -99,9 +99,8 @@ def _stream(run, evidence):
         raise WrongError(f"a stream of {STREAM_TOKENS} tokens had no text")
 
 
-def long_prompt(tokens):
-    """A prompt of about so many tokens, no two lines alike, with one line to find again in the middle."""
-    count = max(2, tokens // TOKENS_A_LINE)
+def long_prompt(count):
+    """A prompt of so many lines, no two alike, with one more to find again in the middle."""
     lines = [f"Note {n}: {7 * n % 997} crates were moved to shelf {11 * n % 89}." for n in range(1, count + 1)]
     lines.insert(count // 2, f"The secret word is {NEEDLE}.")
     return "\n".join([*lines, "Question: What is the secret word?", "Answer: The secret word is"])
@@ -110,9 +109,11 @@ def long_prompt(tokens):
 def _long(run, evidence):
     """A real prefill: the model has to find a word again in the middle of a long prompt."""
     tokens = min(run.verify["long_prompt"], (run.context or 2048) // 2)
-    if not run.verify["long_prompt"]:
+    if not tokens:
         return
-    answer = run.complete(long_prompt(tokens), 16)
+    # Tokenizers make 10 to 40 tokens of a line, so this one is asked: the prompt must be long, and must fit.
+    sample = run.complete(long_prompt(SAMPLE_LINES), 1).prompt_tokens or 48 * SAMPLE_LINES
+    answer = run.complete(long_prompt(max(2, tokens * SAMPLE_LINES // sample)), 16)
     evidence["long"] = {"prompt_tokens": answer.prompt_tokens, "answer": answer.text[:200]}
     _sane(run, "a long prompt", answer.text)
     if run.verify["quality"] and NEEDLE.split("-")[1] not in answer.text:
