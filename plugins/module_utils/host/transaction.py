@@ -215,6 +215,7 @@ def roll_back(journal, facts, error):
         else:
             loaded, started = None, releases.committed(service)["started"]
             _install(service, previous)
+            ready.wait(release, previous)  # after a power failure it is the boot that started it, a moment ago
         _verify(journal, release, previous)
         _commit(journal, release, previous, started)
         _record(release, previous, loaded is not None)
