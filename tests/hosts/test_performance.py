@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.hosts.commands import Library, invocation
+from tests.hosts.commands import Library, invocation, servewright
 from tests.hosts.faults import release as small
 
 PACE = 0.24  # of 250 tokens a second
@@ -61,6 +61,7 @@ def baselines(library: Library) -> list[Any]:
     return sorted((library.host.root / "var/lib/servewright/kimi/baselines").iterdir())
 
 
+@pytest.mark.failure("9.7")
 def test_a_release_at_60_percent_is_rolled_back(library, baseline):
     result = library.deploy(release(0.6))
     assert result["verdict"] == "rolled_back", result
@@ -74,12 +75,14 @@ def test_a_release_at_88_percent_is_rolled_back_where_starts_are_known_to_agree(
     assert library.deploy(release(0.88))["verdict"] == "rolled_back"
 
 
+@pytest.mark.failure("9.8")
 def test_a_release_at_97_percent_with_4_percent_noise_is_kept(library, baseline):
     result = library.deploy(release(0.97, {"SIM_NOISE": "0.04"}))
     assert result["verdict"] == "committed", result
     assert gate(result)["evidence"]["judged"]["decode"]["against"] == "baseline"
 
 
+@pytest.mark.failure("9.6")
 def test_first_requests_that_are_slow_are_not_held_against_a_release(library, baseline):
     result = library.deploy(release(1.0, {"SIM_COLD_SECONDS": "1"}))
     assert result["verdict"] == "committed", result
@@ -132,3 +135,24 @@ def test_a_damaged_baseline_is_named_and_not_compared_with(library, baseline):
     result = library.deploy(release(1.0, {"TEST_MARK": "damaged"}))
     assert result["verdict"] == "committed", result
     assert f"{newest.name} was edited by hand" in gate(result)["message"]
+
+
+def test_bench_and_compare_by_the_command_line(library, baseline, tmp_path):
+    """Two records of one release from a file and from the host, and a plot of both."""
+    hosts = {library.host.name: library.host.ansible_vars()}
+    inventory = tmp_path / "inventory.yml"
+    inventory.write_text(json.dumps({"llm": {"hosts": hosts}}))
+    export, plot = tmp_path / "kimi.json", tmp_path / "plot.svg"
+    options = ("-i", str(inventory))
+    done = servewright("bench", *options, "kimi", "-c", "1,4", "--seconds", "12", "--export", str(export))
+    assert done.code == 0, done.text
+    record = done.service(library.host.name)["record"]
+    assert record["figures"]["decode"]["median"] == pytest.approx(250 * PACE, rel=0.05)
+    one, four = record["curve"]
+    assert four["throughput"] == pytest.approx(4 * one["throughput"], rel=0.3)
+    compared = servewright("compare", *options, str(export), f"{library.host.name}:kimi", "--plot", str(plot))
+    assert compared.code == 0, compared.text
+    assert compared.document["first"]["curve"] == compared.document["second"]["curve"]
+    assert "streams at once" in plot.read_text() or plot.stat().st_size > 10000
+    missing = servewright("compare", *options, "kimi", "other")
+    assert (missing.code, "run `servewright bench other` first" in missing.text) == (1, True)
