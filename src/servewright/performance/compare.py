@@ -30,8 +30,8 @@ class Row:
     first: float
     second: float
     more_is_better: bool
-    overlap: bool
-    """The repeats of one reach into those of the other: no difference is shown."""
+    overlap: bool | None
+    """The repeats of one reach into those of the other: no difference is shown. None: there were no repeats."""
 
     @property
     def change(self) -> float:
@@ -39,6 +39,8 @@ class Row:
 
     @property
     def verdict(self) -> str:
+        if self.overlap is None:
+            return ""
         if self.overlap:
             return "same"
         return "better" if (self.change > 0) == self.more_is_better else "worse"
@@ -63,7 +65,7 @@ def curve(first: Record, second: Record) -> Iterator[tuple[int, list[Row]]]:
             yield (
                 level["concurrency"],
                 [
-                    Row(what, "tok/s" if more else "s", _value(level, name), _value(other, name), more, False)
+                    Row(what, "tok/s" if more else "s", _value(level, name), _value(other, name), more, None)
                     for name, (what, more) in CURVE.items()
                 ],
             )

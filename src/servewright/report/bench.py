@@ -75,6 +75,6 @@ def comparison(first: Record, second: Record, width: int | None) -> list[Line]:
 
 
 def _row(streams: str, row: compare.Row) -> list[Part]:
-    style = {"same": "faint", "better": "good", "worse": "bad"}[row.verdict]
+    style = {"same": "faint", "better": "good", "worse": "bad", "": ""}[row.verdict]
     cells: Iterable[str] = (streams, row.what, value(row.first, row.unit), value(row.second, row.unit))
     return [*((cell, "") for cell in cells), (f"{row.change:+.1%}", ""), (row.verdict, style)]
