@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import base64
 import getpass
 import json
 import os
@@ -19,6 +20,8 @@ from ansible.utils.display import Display
 from ..modules.service import DOCUMENTATION
 
 try:
+    from servewright.nccl.measure import ship
+    from servewright.release import measure
     from servewright.release.service import declared, host_settings
     from servewright.spec.problems import InvalidError
 
@@ -83,8 +86,13 @@ class ActionModule(ActionBase):
                 raise AnsibleActionFail("rollback takes exactly one service")
             found = self._call("rollback", services=only, to_release=arguments["to_release"], **self._origin)
             return found if arguments["detach"] else [self._followed(item) for item in found]
+        if command in ("nccl_bench", "nccl_tune"):
+            return self._measure(command.partition("_")[2], only, arguments["measure"])
         if command == "follow":
-            return [self._followed(item) for item in self._call("follow", services=only)]
+            found = [self._followed(item) for item in self._call("follow", services=only)]
+            for item in found:
+                item.get("measured", {}).pop("records", None)  # long, and kept on the host
+            return found
         if command == "drift":
             return self._drift(only, arguments["repair"] and not self._task.check_mode, arguments["allow_restart"])
         if command == "bench":
@@ -120,6 +128,25 @@ class ActionModule(ActionBase):
             Path(__file__).resolve().parents[2] / "templates",
             self._secret if with_secrets else None,
         )
+
+    def _measure(self, what, only, given):
+        """One service after the other: they may claim the same GPUs."""
+        releases, _secrets = self._declared(only, with_secrets=False)
+        variables = self._variables()
+        program = base64.b64encode(ship.program()).decode()
+        done = []
+        for release in releases:
+            try:
+                options = measure.Options.model_validate(given)
+                request = measure.request(what, release, options, variables)
+            except ValueError as error:
+                done.append(_ok(release) | {"verdict": "refused", "message": str(error)})
+                continue
+            found = self._call(
+                "measure", releases=[release], request=request, program=program, stop=options.stop, **self._origin
+            )
+            done += [self._followed(item) for item in found]
+        return done
 
     def _variables(self):
         return {

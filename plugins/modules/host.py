@@ -18,7 +18,7 @@ options:
     description: What to do.
     type: str
     required: true
-    choices: [deploy, preflight, rollback, follow, verify, status, history, logs, proof, drift, bench, records]
+    choices: [deploy, preflight, rollback, follow, verify, status, history, logs, proof, drift, bench, records, measure]
   services:
     description: Names of services. Empty means all that are known on the host.
     type: list
@@ -50,6 +50,18 @@ options:
     description: Seconds to wait for another run to let go of a service.
     type: float
     default: 0
+  request:
+    description: With O(operation=measure), what to measure.
+    type: dict
+    default: {}
+  program:
+    description: With O(operation=measure), the program that measures, a zipapp in base64.
+    type: str
+    default: ""
+  stop:
+    description: With O(operation=measure), stop the services that hold the GPUs and start them again afterwards.
+    type: bool
+    default: false
   lines:
     description: Number of log lines.
     type: int
@@ -112,6 +124,12 @@ def call(arguments, check):
         return api.deploy(arguments["releases"], arguments["secrets"], check, host=arguments["host"], **origin)
     if operation == "preflight":
         return api.preflight(arguments["releases"])
+    if operation == "measure":
+        request, program, stop = arguments["request"], arguments["program"], arguments["stop"]
+        return [
+            api.measure(release["service"], release, request, program, stop, **origin)
+            for release in arguments["releases"]
+        ]
     names = arguments["services"] or paths.services()
     if operation == "rollback":
         return [api.rollback(name, arguments["to_release"], **origin) for name in names]
@@ -146,6 +164,7 @@ def main():
                     "drift",
                     "bench",
                     "records",
+                    "measure",
                 ],
             },
             "services": {"type": "list", "elements": "str", "default": []},
@@ -156,6 +175,9 @@ def main():
             "transaction": {"type": "int"},
             "wait": {"type": "float", "default": 0},
             "lock_wait": {"type": "float", "default": 0},
+            "request": {"type": "dict", "default": {}},
+            "program": {"type": "str", "default": ""},
+            "stop": {"type": "bool", "default": False},
             "lines": {"type": "int", "default": 50},
             "repair": {"type": "bool", "default": False},
             "allow_restart": {"type": "bool", "default": False},

@@ -42,6 +42,8 @@ options:
       - drift
       - bench
       - records
+      - nccl_bench
+      - nccl_tune
   only:
     description: Names of services. Empty means all.
     type: list
@@ -87,6 +89,12 @@ options:
     description: With O(command=bench), the time to measure, about. Levels that would begin later are left out.
     type: float
     default: 120
+  measure:
+    description:
+      - With O(command=nccl_bench) and O(command=nccl_tune), what to measure and how long - C(profiles), C(seconds),
+        C(decode), C(prefill), C(weight_decode), C(weight_prefill), C(channels), C(ablate), C(stop), C(rehearsal).
+    type: dict
+    default: {}
   detach:
     description: Start the transaction and do not wait for its verdict.
     type: bool

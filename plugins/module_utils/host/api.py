@@ -19,6 +19,7 @@ from . import (
     transaction,
     users,
 )
+from . import measure as measurement
 from . import preflight as checks
 from .assess import assess, between, displaced, restarts, running
 from .drift import Host, look
@@ -190,7 +191,20 @@ def follow(service, number, wait):
     end = time.monotonic() + wait
     while not found.finished() and time.monotonic() < end:
         time.sleep(0.2)
-    return of_transaction(found)
+    shown = of_transaction(found)
+    steps = found.steps()
+    if steps and "measure" in steps[0] and found.finished():
+        shown["measured"] = measurement.kept(steps[0]["measure"])
+    return shown
+
+
+@_reported
+def measure(service, release, request, program, stop, requester="", reason="", lock_wait=0.0):
+    """Start to measure NCCL with the engine and on the GPUs of a declared release: see the module measure."""
+    others = displaced(release)
+    return result(
+        service, **measurement.start(release, request, program, stop, others, requester, reason, lock_wait)
+    )
 
 
 def preflight(declared):

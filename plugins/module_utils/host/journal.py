@@ -10,7 +10,7 @@ import os
 from . import files, paths
 from .errors import DamagedError, HostError
 
-FINAL = ("committed", "restored", "rollback_failed")
+FINAL = ("committed", "restored", "rollback_failed", "measured", "not_measured")
 
 
 def now():

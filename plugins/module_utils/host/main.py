@@ -54,6 +54,13 @@ def transact(arguments):
     return 0
 
 
+def measure(arguments):
+    from . import measure as measurement
+
+    measurement.carry_out(arguments.service, arguments.transaction)
+    return 0
+
+
 def recover(arguments):
     from . import transaction
 
@@ -108,6 +115,7 @@ def parser():
     start.add_argument("--timeout", type=float, default=0)
     command("after-stop", after_stop, service=str, user=str)
     command("transact", transact, service=str, transaction=int)
+    command("measure", measure, service=str, transaction=int)
     command("recover", recover, service=str)
     command("recover-all", recover_all)
     command("drift", drift).add_argument("--metrics-folder", default="")

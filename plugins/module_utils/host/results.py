@@ -7,7 +7,13 @@ import datetime
 from . import paths, systemd
 from .journal import FINAL
 
-VERDICTS = {"committed": "committed", "restored": "rolled_back", "rollback_failed": "rollback_failed"}
+VERDICTS = {
+    "committed": "committed",
+    "restored": "rolled_back",
+    "rollback_failed": "rollback_failed",
+    "measured": "ok",
+    "not_measured": "failed",
+}
 
 
 def result(service, verdict, **more):
@@ -41,7 +47,7 @@ def of_transaction(journal):
     found["log"] = steps[back].get("log", []) if back < len(steps) else []
     found["cause"] = steps[back].get("cause") if back < len(steps) else None
     if last["step"] not in FINAL:
-        lines = systemd.log(paths.unit_name(last.get("service", service)), 1)
+        lines = systemd.log(last.get("unit") or paths.unit_name(last.get("service", service)), 1)
         found.update(step=last["step"], line=lines[-1] if lines else "")
     return found
 

@@ -309,6 +309,11 @@ def recover(service):
     if not steps:  # the power failed before the first line was whole, so nothing had been done
         os.unlink(journal.path)
         return False
+    if "measure" in steps[0]:
+        from . import measure
+
+        measure.recover(journal, steps[0])
+        return True
     pointer = releases.committed(service)
     if (
         pointer is not None
@@ -327,6 +332,9 @@ def recover_at_boot(service):
     journal = latest(service)
     if journal is None or journal.finished():
         return False
+    steps = journal.steps()
+    if steps and "measure" in steps[0]:
+        return True  # it never changed a unit
     pointer = releases.committed(service)
     if pointer is None:
         systemd.disable(paths.unit_name(service))

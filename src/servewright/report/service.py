@@ -73,6 +73,8 @@ def _list(service: Service, key: str) -> list[Any]:
 def _releases(service: Service) -> str:
     release, previous, verdict = service.get("release"), service.get("previous"), service.get("verdict")
     steps = _list(service, "steps")
+    if steps and "measure" in steps[0]:
+        return ""  # it is about no release
     tried = steps[0].get("release") if steps else None
     if verdict == "rolled_back":
         failed = f"release {tried} failed" if tried is not None else "the new release failed"

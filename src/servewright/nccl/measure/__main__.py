@@ -1,6 +1,7 @@
 """What runs on the host to bench or tune, with the Python of the engine's virtual environment:
 
     python measure.pyz REQUEST.json FOLDER
+    python measure.pyz --check REQUEST.json     prints a diagnosis, or null, and touches no GPU
 
 Results go into the folder: a record for each phase, kept up to date while it is measured, and at the end
 outcome.json. Progress is on standard error. The exit status is 0 when outcome.json holds a result, 1 when it holds a
@@ -9,6 +10,7 @@ diagnosis, 2 when the request cannot be used.
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 from collections.abc import Iterator, Mapping
@@ -62,7 +64,26 @@ def side_by_side(request: Request, bench: Bench) -> dict[str, Any]:
     return tune.Outcome("bench", None, {}, [], scores).as_json()
 
 
+def check(path: Path) -> dict[str, Any] | None:
+    """What the environment or the model lacks, found without a GPU."""
+    try:
+        request = Request.read(path.read_text(encoding="utf-8"))
+    except RequestError as error:
+        return probe.diagnosis("model-config", str(error))
+    try:
+        importlib.import_module("torch")
+        distributed = importlib.import_module("torch.distributed")
+    except (ImportError, OSError) as error:
+        return probe.diagnosis("nccl-missing" if "nccl" in str(error) else "torch-missing", str(error))
+    if not request.rehearsal and not (distributed.is_available() and distributed.is_nccl_available()):
+        return probe.diagnosis("nccl-missing")
+    return None
+
+
 def main(arguments: list[str]) -> int:
+    if len(arguments) == 2 and arguments[0] == "--check":
+        print(json.dumps(check(Path(arguments[1]))))
+        return 0
     if len(arguments) != 2:
         print("usage: measure REQUEST.json FOLDER", file=sys.stderr)
         return 2

@@ -82,6 +82,8 @@ TAIL = 4000
 
 WHAT_TO_DO = {
     "bad-job": "correct the job",
+    "model-config": "the size of messages follows from hidden_size and dtype of the model's config.json, which the "
+    "service's user must be able to read",
     "torch-missing": "run the probe with the Python of the engine's virtual environment",
     "cuda-missing": "check that nvidia-smi works, that /dev/nvidia* may be read and written by this user, and that "
     "torch is a CUDA build that this driver supports",
