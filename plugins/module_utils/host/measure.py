@@ -224,12 +224,7 @@ def carry_out(service, number):
         said = _measure(service, job)
     except (StepError, HostError) as error:
         if getattr(error, "survivors", None):
-            transaction._finish(
-                journal,
-                "rollback_failed",
-                message=f"{error}: the host needs a reboot; nothing was started",
-                next_steps=["reboot the host: the boot finishes this and verifies what serves then"],
-            )
+            transaction._needs_reboot(journal, error)
             return
         said = str(error)
     finish(journal, facts, said)
@@ -296,6 +291,7 @@ def finish(journal, facts, said):
             journal.step("starting", service=name, release=number)
             transaction._load(journal, release, number)
             transaction._verify(journal, release, number)
+            releases.commit(name, number, number)
     except (StepError, HostError) as error:
         transaction._finish(
             journal,
@@ -355,7 +351,7 @@ def _json(path):
 
 
 def _read(path):
-    """Content of a file that the service's user wrote, None without one: a link would lead to what only root may read."""
+    """Content of a file that the service's user wrote, or None. A link could lead to what only root may read."""
     return None if os.path.islink(path) else files.read_bytes(path)
 
 
