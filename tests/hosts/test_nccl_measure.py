@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ import yaml
 
 from servewright.nccl.measure import record
 from servewright.nccl.profiles import Profile
-from tests.hosts.commands import Library, invocation, servewright, service
+from tests.hosts.commands import BIN, Library, invocation, rendered, servewright, service
 from tests.simulator.install import engine_folder
 
 FAKE_TORCH = Path(__file__).parents[1] / "unit/nccl_measure/fake_torch/torch"
@@ -52,9 +54,7 @@ def declare(host, tmp_path):
     def write(*services):
         path = tmp_path / "inventory.yml"
         hosts = {host.name: host.ansible_vars()}
-        path.write_text(
-            yaml.safe_dump({"llm": {"hosts": hosts, "vars": {"servewright_services": list(services)}}})
-        )
+        path.write_text(yaml.safe_dump({"llm": {"hosts": hosts, "vars": {"servewright_services": list(services)}}}))
         return str(path)
 
     return write
@@ -63,8 +63,6 @@ def declare(host, tmp_path):
 @pytest.fixture(scope="module")
 def deployed(host):
     """kimi serves, and is never restarted but by what is tested."""
-    from tests.hosts.commands import rendered
-
     library = Library(host)
     found = library.deploy(rendered(kimi(nccl={"profile": None})))
     assert found["verdict"] == "committed", found
@@ -85,9 +83,7 @@ REFUSED = [
 def test_what_cannot_be_measured_is_refused_by_name(host, declare, changes, options, message):
     before = host.run("ls /var/lib/servewright /usr/local/lib/servewright 2>&1", check=False).stdout
     changes = {**changes}
-    done = servewright(
-        "nccl", "bench", "kimi", "-i", declare({**kimi(), **changes}), *QUICK, *options
-    )
+    done = servewright("nccl", "bench", "kimi", "-i", declare({**kimi(), **changes}), *QUICK, *options)
     assert message in done.text
     assert done.code in (1, 3), done.text
     assert "Traceback" not in done.text
@@ -95,7 +91,9 @@ def test_what_cannot_be_measured_is_refused_by_name(host, declare, changes, opti
 
 
 def test_a_stranger_on_the_gpus_is_named(host, declare):
-    host.run("sleep 600 & mkdir -p /run/simulator/gpu; echo '{\"0\": 9000}' > /run/simulator/gpu/$!; echo $! > /run/p")
+    host.run(
+        "sleep 600 > /dev/null 2>&1 & mkdir -p /run/simulator/gpu; echo '{\"0\": 9000}' > /run/simulator/gpu/$!; echo $! > /run/p"
+    )
     try:
         done = servewright("nccl", "bench", "kimi", "-i", declare(kimi()), "--stop", *QUICK)
         assert done.code == 3, done.text
@@ -184,11 +182,6 @@ def test_a_hang_in_the_first_all_reduce_is_named_and_the_service_is_back(host, d
 
 @pytest.mark.parametrize("fault", ["kill the transaction", "cut the power"])
 def test_the_service_is_back_whatever_ends_the_measurement(host, declare, deployed, fault):
-    import subprocess
-    import sys
-
-    from tests.hosts.commands import BIN
-
     hanging = kimi(environment={"FAKE_FAULT": "first hang"})
     last = deployed.call("history", "kimi")["history"][0]["transaction"]
     arguments = ["nccl", "bench", "kimi", "-i", declare(hanging), *QUICK, "--stop"]
