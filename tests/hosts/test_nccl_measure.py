@@ -92,7 +92,8 @@ def test_what_cannot_be_measured_is_refused_by_name(host, declare, changes, opti
 
 def test_a_stranger_on_the_gpus_is_named(host, declare):
     host.run(
-        "sleep 600 > /dev/null 2>&1 & mkdir -p /run/simulator/gpu; echo '{\"0\": 9000}' > /run/simulator/gpu/$!; echo $! > /run/p"
+        "sleep 600 > /dev/null 2>&1 & echo $! > /run/p; mkdir -p /run/simulator/gpu;"
+        "echo '{\"0\": 9000}' > /run/simulator/gpu/$(cat /run/p)"
     )
     try:
         done = servewright("nccl", "bench", "kimi", "-i", declare(kimi()), "--stop", *QUICK)
@@ -177,7 +178,7 @@ def test_a_hang_in_the_first_all_reduce_is_named_and_the_service_is_back(host, d
     assert "IOMMU" in found["message"]
     assert "kimi serves again" in found["message"]
     assert deployed.status()["state"]["active"] == "active"
-    assert host.run("pgrep -f measure.pyz", check=False).stdout == ""
+    assert host.run("pgrep -f '[m]easure.pyz'", check=False).stdout == ""
 
 
 @pytest.mark.parametrize("fault", ["kill the transaction", "cut the power"])
@@ -203,4 +204,4 @@ def test_the_service_is_back_whatever_ends_the_measurement(host, declare, deploy
         controller.wait()
     assert deployed.status()["state"]["active"] == "active"
     assert deployed.call("verify", "kimi")["verdict"] == "ok"
-    assert host.run("pgrep -f measure.pyz", check=False).stdout == ""
+    assert host.run("pgrep -f '[m]easure.pyz'", check=False).stdout == ""
