@@ -128,7 +128,7 @@ def test_bench_stops_measures_and_starts_again(host, declare, deployed, tmp_path
     assert read.rehearsal
     assert {timing.case for timing in read.timings} >= {"nothing set", "pcie-ll-ring", "pcie-throughput"}
     assert {timing.bytes for timing in read.timings} == {16, 32}
-    (kept,) = host.root.glob("var/lib/servewright/kimi/nccl/2x-*-pcie/*/bench.json")
+    (kept,) = host.root.glob("var/lib/servewright/kimi/measured/2x-*-pcie/*/bench.json")
     assert json.loads(kept.read_text()) == read.raw
     (entry, *_) = deployed.call("history", "kimi")["history"]
     assert (entry["command"], entry["reason"], entry["verdict"]) == ("nccl bench", "a look", "ok")

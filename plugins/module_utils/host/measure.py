@@ -140,7 +140,7 @@ def begin(release, request, program, stops, **origin):
     pointer = releases.committed(service)
     number = pointer["release"] if pointer else None
     new = Journal.new(service)
-    folder = os.path.join(paths.state(service), "nccl", topology(request), "%06d" % new.number)
+    folder = os.path.join(paths.state(service), "measured", topology(request), "%06d" % new.number)
     notes = list(origin.pop("notes"))
     if request["what"] == "tune":
         request["plugin"], note = plugin(program)
@@ -272,7 +272,7 @@ def _last_words(service):
 def _install_table(service, folder, text):
     """Beside the record, under a name made of its content: a service that uses an older table keeps it."""
     name = f"tuned-{hashlib.sha256(text.encode()).hexdigest()[:12]}.csv"
-    target = os.path.join(paths.state(service), "nccl", name)
+    target = os.path.join(paths.state(service), "measured", name)
     files.write(target, text)
     files.write(os.path.join(folder, "table"), target)
 
