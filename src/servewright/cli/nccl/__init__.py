@@ -8,9 +8,7 @@ from servewright.cli.nccl import bench, explain, import_, lint, profiles, proof,
 from servewright.cli.options import with_common
 
 app = typer.Typer(
-    help="Check, explain, take over, prove, measure and tune NCCL settings.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
+    help="Check, explain, prove, measure and tune NCCL settings.", no_args_is_help=True, rich_markup_mode=None
 )
 app.command()(lint.lint)
 app.command()(explain.explain)
