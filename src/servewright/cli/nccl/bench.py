@@ -31,7 +31,7 @@ def bench(
     reason: Reason = "",
     lock_wait: LockWait = 0,
 ) -> int:
-    """Time all-reduces of the model's sizes under NCCL environments, on the service's GPUs."""
+    """Compare NCCL environments at the model's message sizes."""
     return measured.run(
         "bench",
         common,

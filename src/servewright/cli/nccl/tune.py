@@ -33,7 +33,7 @@ def tune(
     reason: Reason = "",
     lock_wait: LockWait = 0,
 ) -> int:
-    """Find the best NCCL setting for each message size of the model, and verify it."""
+    """Find the best NCCL setting for each message size."""
     return measured.run(
         "tune",
         common,
