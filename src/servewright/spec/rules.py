@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
+from ansible_collections.servewright.llm.plugins.module_utils.host import attention
 from ansible_collections.servewright.llm.plugins.module_utils.host.nccl import debug
 from servewright.engines import ENGINES
 from servewright.engines.base import extra
@@ -33,6 +34,7 @@ def check(
         for rule in (_gpus, _flags, _environment, _timings, _shared_memory, _prompts, _user, _speculation):
             found += rule(service, path)
         found += _claim(service, path, host)
+        found += _attention(service, path, host)
         unknown = list(_profile(service, path, profiles))
         found += unknown
         if nccl_errors and not unknown:
@@ -69,6 +71,25 @@ def _claim(service: Service, path: Path, host: Host | None) -> Iterator[Problem]
                     gpu,
                     f"0 to {host.gpus - 1}" if host.gpus else "none",
                 )
+
+
+def _attention(service: Service, path: Path, host: Host | None) -> Iterator[Problem]:
+    """A declared backend that cannot run on the declared GPUs; what depends on the model is preflight's."""
+    backend = (service.options.attention_backend or "").lower()
+    if host is None or host.compute_capability is None or not backend or not service.gpus:
+        return
+    facts = {
+        "engine": service.engine,
+        "version": service.version,
+        "backend": backend,
+        "kind": attention.kind_of_backend(backend),
+        "major": int(host.compute_capability.split(".")[0]),
+        "cache": service.options.kv_cache_dtype or "",
+        "experts": 1,
+    }
+    for severity, what, use in attention.findings(facts):
+        if severity == attention.REFUSE:
+            yield Problem((*path, "options", "attention_backend"), what, service.options.attention_backend, use)
 
 
 def _flags(service: Service, path: Path) -> Iterator[Problem]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from ..errors import HostError
 from . import (
     account,
+    attention,
     command_line,
     engine,
     fits,
@@ -33,6 +34,7 @@ CHECKS = (
     ("command_line", command_line.command_line),
     ("toolchain", toolchain.toolchain),
     ("model", model.model),
+    ("attention", attention.backend),
     ("weights", model.weights),
     ("tokenizer", model.tokenizer),
     ("repositories", model.repositories),
