@@ -11,7 +11,13 @@ from types import SimpleNamespace
 import pytest
 
 from ansible_collections.servewright.llm.plugins.module_utils.host import libraries, load, proc, reference, sanity
-from ansible_collections.servewright.llm.plugins.module_utils.host.gates import answers, burst, engine, speculation
+from ansible_collections.servewright.llm.plugins.module_utils.host.gates import (
+    answers,
+    burst,
+    engine,
+    identity,
+    speculation,
+)
 from ansible_collections.servewright.llm.plugins.module_utils.host.http import HttpError
 
 STATES = "internal_states.*.effective_max_running_requests_per_dp"
@@ -61,6 +67,8 @@ def test_4_10_server_info_of_any_shape_is_read_or_counts_as_not_reported(info, v
         ("attention_backend", "flashinfer", ["triton"], False),
         ("max_running_requests", 48, [64, 48], True),
         ("max_running_requests", 64, [64, 48], False),
+        ("max_total_tokens", 8192, [8128], True),
+        ("max_total_tokens", 8192, [4096], False),
         ("tp_size", 8, ["8"], True),
         ("tensor_parallel_size", 8, ["4"], False),
         ("dtype", "half", ["float16"], True),
@@ -73,6 +81,19 @@ def test_4_10_server_info_of_any_shape_is_read_or_counts_as_not_reported(info, v
 )
 def test_declared_and_effective_agree_whatever_the_engine_calls_it(name, declared, values, agree):
     assert engine.agrees(name, declared, values) is agree
+
+
+@pytest.mark.parametrize(
+    ("told", "declared", "same"),
+    [
+        ("0.5.23", "0.5.23", True),
+        ("0.32.0+cpu", "0.32.0", True),
+        ("0.5.22", "0.5.23", False),
+        ("0.0.0.dev1+g97c09da", "0.5.23", True),
+    ],
+)
+def test_another_engine_version_is_told_from_another_build(told, declared, same):
+    assert identity.same_version(told, declared) is same
 
 
 def test_a_plateau_of_running_requests_is_told_from_a_server_that_has_not_got_more():
