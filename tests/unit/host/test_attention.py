@@ -77,7 +77,7 @@ def _subject(tmp_path, config, argv, **release):
         {"service": "kimi", "engine": "sglang", "version": "0.5.10", "gpus": [0], "argv": argv,
          "model": {"path": str(tmp_path), "context_length": 131072}, **release}
     )  # fmt: skip
-    found.gpus = {0: {"compute_capability": "12.0"}, 1: {"compute_capability": "9.0"}}
+    found._gpus = {0: {"compute_capability": "12.0"}, 1: {"compute_capability": "9.0"}}, ""
     return found
 
 

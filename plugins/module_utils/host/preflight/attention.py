@@ -6,7 +6,6 @@ import json
 import os
 
 from .. import attention
-from ..errors import HostError
 from .check import fatal, warning
 
 
@@ -16,12 +15,8 @@ def backend(subject):
     config = _config(release["model"]["path"])
     if config is None or not release["gpus"]:
         return []  # the model's check tells; without a GPU there is nothing known
-    try:
-        claimed = [subject.gpus[index] for index in release["gpus"] if index in subject.gpus]
-    except HostError:
-        return []  # the GPUs' check tells
     found = []
-    for capability in sorted({gpu["compute_capability"] for gpu in claimed}):
+    for capability in sorted({gpu["compute_capability"] for gpu in subject.claimed.values()}):
         facts = {
             "engine": release["engine"],
             "version": release["version"],
