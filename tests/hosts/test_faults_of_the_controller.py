@@ -22,6 +22,7 @@ def faulty(testbed, simulator):
     testbed.destroy(host)
 
 
+@pytest.mark.failure("8.12")
 @pytest.mark.parametrize("step", FORWARD)
 @pytest.mark.parametrize("fault", ["controller", "network"])
 def test_the_controller_or_the_network_dies(faulty, inventory, step, fault):

@@ -10,6 +10,7 @@ import pytest
 from tests.hosts.commands import BIN, PATH, ROOT, invocation, servewright, service
 
 
+@pytest.mark.failure("8.1")
 @pytest.mark.parametrize("engine", ["sglang", "vllm"])
 def test_a_service_goes_its_whole_way(engine_host, inventory, engine):
     host = engine_host
@@ -83,6 +84,7 @@ def test_the_playbooks_run_from_ansible_runner_as_in_ci(engine_host, inventory, 
     assert engine_host.run("systemctl is-active kimi").stdout == "active\n"
 
 
+@pytest.mark.failure("8.5")
 def test_a_first_release_that_fails_leaves_nothing_running(engine_host, inventory):
     path = str(
         inventory([engine_host], variables={"servewright_services": [service(environment={"SIM_EXIT_AFTER": "0"})]})
@@ -93,6 +95,7 @@ def test_a_first_release_that_fails_leaves_nothing_running(engine_host, inventor
     assert engine_host.run("systemctl cat kimi", check=False).returncode != 0
 
 
+@pytest.mark.failure("8.2", "8.3")
 def test_what_somebody_changed_by_hand_is_mended_by_the_next_deploy(engine_host, inventory):
     host = engine_host
     path = str(inventory([host], variables={"servewright_services": [service()]}))

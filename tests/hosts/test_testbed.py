@@ -41,6 +41,7 @@ def ping(source: Host, target: Host) -> bool:
     return source.run(["ping", "-c", "1", "-W", "1", target.ip], check=False).returncode == 0
 
 
+@pytest.mark.failure("8.15")
 def test_a_host_runs_systemd_and_is_reached_over_ssh(host: Host, infra: LookInto) -> None:
     seen = infra(host)
     assert seen.check_output("systemctl is-system-running") == "running"

@@ -59,6 +59,7 @@ def test_a_release_that_misbehaves_is_rolled_back(library, environment, changes,
     check(library, small())
 
 
+@pytest.mark.failure("8.7")
 @pytest.mark.failure("7.6")
 def test_a_silent_but_moving_load_is_waited_for(library):
     """No log line for longer than the stall limit, but the weights are being read."""
@@ -194,6 +195,7 @@ def test_the_lock_of_a_dead_holder_is_taken_over_with_a_note(library):
     assert library.deploy(small())["verdict"] == "committed"
 
 
+@pytest.mark.failure("8.14")
 def test_history_is_kept_short_and_never_loses_the_way_back(library):
     for mark in ("a", "b", "c"):
         release = small({"TEST_MARK": mark}, keep={"releases": 2, "days": 1})

@@ -118,6 +118,19 @@ SCENARIOS = {
         "no info endpoint under a known name", KEEP, lambda draw: {"SIM_INFO_ENDPOINT": "none"},
         changes=_backend, engines=("sglang",),
     ),
+    "odd_info": Scenario(
+        "server info without ranks, or with a null one", KEEP,
+        lambda draw: {"SIM_INTERNAL_STATES": draw.choice(["empty", "null", "missing"])},
+        changes=_backend, engines=("sglang",),
+    ),
+    "no_health_generate": Scenario(
+        "no health_generate", KEEP, lambda draw: {"SIM_HEALTH_GENERATE": "missing"}, engines=("sglang",)
+    ),
+    "lying_health": Scenario(
+        "health_generate is 200, and no completion is ever answered", ROLL_BACK,
+        lambda draw: {"SIM_HEALTH_GENERATE": "always", "SIM_POST_HANGS": 1}, says="loading has stalled",
+        engines=("sglang",),
+    ),
     "key": Scenario(
         "401 without the key", KEEP, changes=lambda engine: {"secrets": {"VLLM_API_KEY": {"env": "UNUSED"}}},
         engines=("vllm",), secrets={"VLLM_API_KEY": "s3cret"},
