@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.hosts.commands import Library, invocation
+from tests.hosts.commands import Library, invocation, servewright
 from tests.hosts.faults import release as small
 
 PACE = 0.24  # of 250 tokens a second
@@ -135,3 +135,24 @@ def test_a_damaged_baseline_is_named_and_not_compared_with(library, baseline):
     result = library.deploy(release(1.0, {"TEST_MARK": "damaged"}))
     assert result["verdict"] == "committed", result
     assert f"{newest.name} was edited by hand" in gate(result)["message"]
+
+
+def test_bench_and_compare_by_the_command_line(library, baseline, tmp_path):
+    """Two records of one release from a file and from the host, and a plot of both."""
+    hosts = {library.host.name: library.host.ansible_vars()}
+    inventory = tmp_path / "inventory.yml"
+    inventory.write_text(json.dumps({"llm": {"hosts": hosts}}))
+    export, plot = tmp_path / "kimi.json", tmp_path / "plot.svg"
+    options = ("-i", str(inventory))
+    done = servewright("bench", *options, "kimi", "-c", "1,4", "--seconds", "12", "--export", str(export))
+    assert done.code == 0, done.text
+    record = done.service(library.host.name)["record"]
+    assert record["figures"]["decode"]["median"] == pytest.approx(250 * PACE, rel=0.05)
+    one, four = record["curve"]
+    assert four["throughput"] == pytest.approx(4 * one["throughput"], rel=0.3)
+    compared = servewright("compare", *options, str(export), f"{library.host.name}:kimi", "--plot", str(plot))
+    assert compared.code == 0, compared.text
+    assert compared.document["first"]["curve"] == compared.document["second"]["curve"]
+    assert plot.read_text().count("<path") > 20
+    missing = servewright("compare", *options, "kimi", "other")
+    assert (missing.code, "run `servewright bench other` first" in missing.text) == (1, True)
