@@ -50,7 +50,9 @@ def refusal(release, request, stop, others):
     held = gpus.busy(claimed)
     managed = [name for name in (service, *others) if systemd.active(systemd.show(paths.unit_name(name)))]
     ours = {pid for name in managed for pid in systemd.pids(systemd.show(paths.unit_name(name))["ControlGroup"])}
-    foreign = [pid for pid in gpus.holders(claimed) if pid not in ours]
+    known = gpus.query()
+    uuids = {known[index]["uuid"] for index in claimed}
+    foreign = sorted({pid for pid, uuid, _used in gpus.clients() if uuid in uuids and pid not in ours})
     if foreign or (held and not managed):
         named = "; ".join(map(proc.describe, foreign)) or "; ".join(held)
         return f"gpus-in-use: not by a service of servewright: {named}; end it first"
