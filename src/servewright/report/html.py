@@ -62,17 +62,20 @@ def _section(number: int, suite: Suite, result: RunResult) -> dict[str, Any]:
         "others": [case for case in suite.cases if case.kind in ("declaration", "run", "host", "finding")],
         "timeline": timeline(service.get("steps") or []),
         "chart": chart(service.get("gates") or []),
-        "diagnosis": _diagnosis(service.get("diagnosis")),
+        "diagnosis": _diagnosis(service.get("cause")),
         "log": suite.log[-_LOG_LINES:],
         "next_steps": [clean(step) for step in service.get("next_steps") or []],
     }
 
 
-def _diagnosis(found: object) -> list[tuple[str, str]]:
-    """What was found out about a failure, by name, whatever the host calls it."""
-    if isinstance(found, Mapping):
-        return [(str(name).replace("_", " "), plan.value(value)) for name, value in found.items() if value is not None]
-    return [("cause", clean(found))] if found else []
+def _diagnosis(cause: object) -> list[tuple[str, str]]:
+    """What is known about why an engine failed, each under its name."""
+    known = cause if isinstance(cause, Mapping) else {}
+    names = (("what", "What happened"), ("line", "Seen in the log"), ("change", "What to change"), ("source", "Source"))
+    found = [(title, plan.value(known[name])) for name, title in names if known.get(name)]
+    if "retry" in known:
+        found.append(("A retry can help", "yes" if known["retry"] else "no"))
+    return found
 
 
 @lru_cache(maxsize=1)

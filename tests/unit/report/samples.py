@@ -29,6 +29,19 @@ GATES: list[dict[str, Any]] = [
         "evidence": {"raw": HOSTILE},
         "repair": "declare it",
     },
+    {
+        "id": "performance",
+        "verdict": "passed",
+        "message": "single stream 94.1 tok/s, 4 % worse than 98.0 of release 7",
+        "seconds": 14.2,
+        "evidence": {
+            "figures": {
+                "decode": {"unit": "tok/s", "median": 94.1, "low": 90.0, "high": 97.5, "repeats": [94.1, 90.0, 97.5]},
+                "ttft": {"unit": "s", "median": 0.042, "low": 0.04, "high": 0.08, "repeats": []},
+            },
+            "judged": {"decode": {"reference": 98.0, "bound": 86.2, "release": 7, "passed": True}},
+        },
+    },
     {"id": "stable", "verdict": "skipped", "message": "an earlier gate failed", "seconds": 0, "evidence": {}},
 ]
 CHECKS: list[dict[str, Any]] = [
@@ -65,6 +78,7 @@ ROLLED_BACK: dict[str, Any] = {
     "checks": CHECKS,
     "changes": CHANGES,
     "log": ["loading shard 12", HOSTILE, "::error::obey me"],
+    "cause": {"id": "x", "what": f"no memory {HOSTILE}", "line": "OOM", "retry": False, "change": "less", "source": ""},
     "next_steps": [f"look {HOSTILE}"],
 }  # fmt: skip
 PROBLEM: dict[str, Any] = {

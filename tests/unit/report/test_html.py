@@ -11,8 +11,9 @@ from tinyhtml5.parser import HTMLParser
 
 from servewright.driver.results import HostResult, RunResult
 from servewright.report.html import html
+from servewright.report.performance import chart
 from servewright.report.timeline import timeline
-from tests.unit.report.samples import HOSTILE, ROLLED_BACK, everything, planned, steps
+from tests.unit.report.samples import GATES, HOSTILE, ROLLED_BACK, everything, planned, steps
 
 WHEN = datetime(2026, 11, 30, 1, 2, 3, tzinfo=UTC)
 RUNS = {
@@ -81,6 +82,20 @@ def test_all_that_led_to_a_rollback_is_on_it() -> None:
         assert part in text
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
     assert "<script" not in text
+
+
+def test_performance_is_drawn_against_what_it_is_compared_with() -> None:
+    decode, ttft = chart(GATES)
+    assert decode.text == "94.1 tok/s (90 to 97.5), release 7: 98, bound: 86.2"
+    assert (decode.reference, ttft.reference) == (pytest.approx(100 / 1.1), None)
+    assert decode.median == pytest.approx(94.1 / 98 * 100 / 1.1)
+    assert "decode" in html(everything(), 4, WHEN)
+
+
+@pytest.mark.parametrize("evidence", [None, {}, {"figures": {}}, {"figures": {"decode": {}}}, {"figures": [1]}])
+def test_nothing_is_drawn_where_nothing_was_measured(evidence: object) -> None:
+    assert chart([{"id": "performance", "evidence": evidence}]) == []
+    assert chart([{"id": "stable"}]) == []
 
 
 def test_a_timeline_shows_how_long_nothing_served() -> None:
