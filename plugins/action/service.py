@@ -22,7 +22,9 @@ from ..modules.service import DOCUMENTATION
 try:
     from servewright.nccl.measure import ship
     from servewright.release import measure
+    from servewright.release.planned import planned
     from servewright.release.service import declared, host_settings
+    from servewright.release.sources import annotate
     from servewright.spec.problems import InvalidError
 
     MISSING = None
@@ -69,7 +71,12 @@ class ActionModule(ActionBase):
         return _result(arguments["command"], services, problems, arguments["fail_on_drift"])
 
     def _command(self, arguments):
-        command, only = arguments["command"], arguments["only"]
+        command, only, plan = arguments["command"], arguments["only"], None
+        if command == "deploy" and arguments["plan"] is not None:
+            plan = planned(Path(arguments["plan"])).get(self._host, {})
+            only = list(plan)
+            if not plan:
+                return []
         if command in ("validate", "render", "preflight", "plan", "deploy"):
             releases, secrets = self._declared(only, with_secrets=command in ("plan", "deploy"))
             if command == "validate":
@@ -80,7 +87,9 @@ class ActionModule(ActionBase):
                 ]
             if command == "preflight":
                 return self._call("preflight", releases=releases)
-            return self._deploy(releases, secrets, command == "plan" or self._task.check_mode, arguments["detach"])
+            return self._deploy(
+                releases, secrets, command == "plan" or self._task.check_mode, arguments["detach"], plan
+            )
         if command == "rollback":
             if len(only) != 1:
                 raise AnsibleActionFail("rollback takes exactly one service")
@@ -159,11 +168,15 @@ class ActionModule(ActionBase):
         """Value of an Ansible variable that holds a secret, or None."""
         return self._templar.template(self._task_vars[name]) if name in self._task_vars else None
 
-    def _deploy(self, releases, secrets, check, detach):
+    def _deploy(self, releases, secrets, check, detach, plan):
         """Deploy until nothing is pending: the host carries out one transaction after the other."""
         done, host = {}, host_settings(self._variables())
         while releases:
-            found = self._call("deploy", check=check, releases=releases, secrets=secrets, host=host, **self._origin)
+            found = self._call(
+                "deploy", check=check, releases=releases, secrets=secrets, host=host, plan=plan, **self._origin
+            )
+            plan = None  # the host has held all of it to the plan; what is pending changes nothing of that
+            annotate(found, self._variables())
             for item in found:
                 done[item["service"]] = item if detach or check else self._followed(item)
             pending = {item["service"] for item in found if item["verdict"] == "pending"}

@@ -35,6 +35,9 @@ options:
     default: {}
   host:
     description: What the host itself declares, for O(operation=deploy).
+  plan:
+    description:
+      - For O(operation=deploy), what a plan says of each service. Nothing that differs from it is touched.
     type: dict
   to_release:
     description: Number of the release to go back to.
@@ -121,7 +124,8 @@ def call(arguments, check):
         "lock_wait": arguments["lock_wait"],
     }
     if operation == "deploy":
-        return api.deploy(arguments["releases"], arguments["secrets"], check, host=arguments["host"], **origin)
+        about = {"host": arguments["host"], "plan": arguments["plan"]}
+        return api.deploy(arguments["releases"], arguments["secrets"], check, **about, **origin)
     if operation == "preflight":
         return api.preflight(arguments["releases"])
     if operation == "measure":
@@ -171,6 +175,7 @@ def main():
             "releases": {"type": "list", "elements": "dict", "default": []},
             "secrets": {"type": "dict", "default": {}, "no_log": True},
             "host": {"type": "dict"},
+            "plan": {"type": "dict"},
             "to_release": {"type": "int"},
             "transaction": {"type": "int"},
             "wait": {"type": "float", "default": 0},

@@ -49,6 +49,11 @@ options:
     type: list
     elements: str
     default: []
+  plan:
+    description:
+      - With O(command=deploy), a file of the controller that C(servewright plan --out) wrote. Each host gets what it
+        says, and refuses it when the host or the declaration has changed since.
+    type: path
   to_release:
     description: With O(command=rollback), the number of the release; without it the one committed before.
     type: int

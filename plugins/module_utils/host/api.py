@@ -6,7 +6,9 @@ import functools
 import time
 
 from . import (
+    downtime,
     drift_timer,
+    fingerprint,
     gates,
     journal,
     library,
@@ -47,11 +49,12 @@ def _reported(command):
     return guarded
 
 
-def deploy(declared, secrets, check, requester="", reason="", lock_wait=0.0, host=None):
+def deploy(declared, secrets, check, requester="", reason="", lock_wait=0.0, host=None, plan=None):
     """Bring services to their declared releases, as far as the start of the first transaction that is needed.
 
     `declared` is a list of releases, `secrets` maps service to name to value, `host` is what the host declares about
     itself (None: nothing is said). With `check` nothing is written.
+    `plan` maps service to what fingerprint.mismatch wants; nothing that differs from it is touched.
     Gives one result a service: `unchanged`, `changes` (check), `refused`, `busy`, `error`, `running` (with the number
     of its transaction) or `pending` (call again when the running one has ended).
     """
@@ -61,7 +64,7 @@ def deploy(declared, secrets, check, requester="", reason="", lock_wait=0.0, hos
         timer = drift_timer.changes(host) if host is not None else []
     except HostError as error:
         return [result(r["service"], "refused", message=str(error)) for r in declared]
-    results = _deploy(declared, secrets, check, requester, reason, lock_wait)
+    results = _deploy(declared, secrets, check, requester, reason, lock_wait, plan, timer)
     if timer and not any(found["verdict"] in ("refused", "error", "busy") for found in results):
         if not check:
             drift_timer.apply(host)
@@ -72,8 +75,8 @@ def deploy(declared, secrets, check, requester="", reason="", lock_wait=0.0, hos
     return results
 
 
-def _deploy(declared, secrets, check, requester, reason, lock_wait):
-    items = [_assessed(release, secrets) for release in declared]
+def _deploy(declared, secrets, check, requester, reason, lock_wait, plan, timer):
+    items = _assessed_all(declared, secrets, check, plan, timer)
     changing = [item for item in items if item["result"]["verdict"] == "changes"]
     if check or not changing:
         return _checked(items, check)
@@ -82,7 +85,7 @@ def _deploy(declared, secrets, check, requester, reason, lock_wait):
         with lock.held(names.union(*(item["displaces"] for item in changing)), requester, reason, lock_wait) as notes:
             _finish_interrupted(names)
             # What was true before the lock was held may not be true now.
-            items = [_assessed(release, secrets) for release in declared]
+            items = _assessed_all(declared, secrets, check, plan, timer)
             results = _checked(items, check)
             for item in items:
                 if item["result"]["verdict"] == "changes":
@@ -95,6 +98,26 @@ def _deploy(declared, secrets, check, requester, reason, lock_wait):
             result(item["result"]["service"], verdict, message=str(error)) if item in changing else item["result"]
             for item in items
         ]
+
+
+def _assessed_all(declared, secrets, check, plan, timer):
+    """All releases assessed: with what a plan says of each, and what is not as it was planned refused.
+
+    `timer` are changes of the host itself.
+    """
+    items = [_assessed(release, secrets) for release in declared]
+    for item in items:
+        service, found = item["release"]["service"], item["result"]
+        if found["verdict"] == "error":
+            continue
+        if check:
+            found.update(declared=item["release"]["digest"], fingerprint=fingerprint.of(item, timer))
+            if restarts(found["changes"]):
+                found["downtime"] = downtime.expected(service, item["release"]["model"]["path"])
+        message = fingerprint.mismatch(item, plan, timer) if plan is not None else None
+        if message:
+            found.update(verdict="refused", message=message)
+    return items
 
 
 def _assessed(release, secrets):

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from . import difference, files, paths, releases, systemd, truth
 from .results import result
+
+_SECRET = re.compile("key|token|password|secret", re.IGNORECASE)  # in the name of a flag that somebody gave by hand
 
 
 def assess(release, secrets):
@@ -16,7 +20,7 @@ def assess(release, secrets):
     text = releases.secret_text(release, secrets)
     displaces = displaced(release)
     changes = stops = [
-        {"field": "service " + name, "old": "running", "new": "stopped", "consequence": difference.RESTART}
+        {"field": "service " + name, "old": "running", "new": "stopped", "consequence": difference.STOP}
         for name in displaces
     ]
     pointer = releases.committed(service)
@@ -26,8 +30,9 @@ def assess(release, secrets):
     else:
         state = systemd.show(paths.unit_name(service))
         changes = between(pointer, release, text) + stops
-        if not restarts(changes):
-            changes += running(release, state)
+        # What the release that the process was started from does not explain, somebody did by hand.
+        by_hand = {change["field"] for change in running(releases.load(service, pointer["started"]), state)}
+        changes += [change for change in running(release, state) if change["field"] in by_hand]
         changes += _unit(service, number, state)
     verdict = "changes" if changes else "unchanged"
     found = result(service, verdict, changes=changes, release=number, previous=number)
@@ -47,7 +52,7 @@ def between(pointer, release, secrets):
 
 
 def restarts(changes):
-    return any(change["consequence"] == difference.RESTART for change in changes)
+    return any(change["consequence"] in (difference.RESTART, difference.STOP) for change in changes)
 
 
 def displaced(release):
@@ -68,23 +73,31 @@ def running(release, state):
         differences = truth.differences(release, state)
     else:
         differences = [{"field": "process", "declared": "running", "running": state["ActiveState"]}]
-    return [
-        {
-            "field": "running " + item["field"],
-            "old": item["running"],
-            "new": item["declared"],
-            "consequence": difference.RESTART,
-        }
-        for item in differences
-    ]
+    return [change for item in differences for change in _of_process(item)]
+
+
+def _of_process(item):
+    """A difference of the process as changes: arguments flag by flag, without values that may be secret."""
+    change = {"old": item["running"], "new": item["declared"], "consequence": difference.RESTART}
+    if item["field"] != "argv" or not item["running"]:
+        return [dict(change, field="running " + item["field"])]
+    now, declared = difference.flags(item["running"]), difference.flags(item["declared"])
+    now = {name: "(not shown)" if _SECRET.search(name) else value for name, value in now.items()}
+    found = difference.mapping("running flag ", now, declared, lambda name: difference.RESTART)
+    return found or [dict(change, field="running argv")]  # the same flags in another order
 
 
 def _unit(service, number, state):
     """How the unit on disk and in systemd differs from the committed release, as changes."""
     found = []
     on_disk = files.read_bytes(paths.unit_file(service))
-    if on_disk != releases.unit_on_disk(service, number).encode():
+    released = releases.unit_on_disk(service, number)
+    if on_disk != released.encode():
         found.append(("unit file", "missing" if on_disk is None else "edited", "as released"))
+    if on_disk not in (None, released.encode()):
+        settings = [difference.unit_settings(text) for text in (on_disk.decode("utf-8", "replace"), released)]
+        edited = difference.mapping("unit file ", *settings, lambda name: difference.RELOAD)
+        found += [(change["field"], change["old"], change["new"]) for change in edited]
     if state["UnitFileState"] not in ("enabled", ""):
         found.append(("unit enabled", state["UnitFileState"], "enabled"))
     if state["NeedDaemonReload"] == "yes":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .nccl import debug
 
-RESTART, RELOAD, NONE = "restart", "reload", "none"
+STOP, RESTART, RELOAD, NONE = "stop", "restart", "reload", "none"
 
 _LOG_FOLDER = "Service.TemporaryFileSystem " + debug.FOLDER  # needed by the next start whose log is read, not before
 # Unit settings that systemd takes up by daemon-reload, without touching the process.
@@ -56,8 +56,8 @@ def between(old, new, secrets_changed=()):
         ("model", RESTART),
     ):
         found += _pair(name, old[name], new[name], consequence)
-    found += _mapping("flag ", _flags(old["argv"]), _flags(new["argv"]), lambda name: RESTART)
-    found += _mapping("environment.", old["environment"], new["environment"], lambda name: RESTART)
+    found += mapping("flag ", flags(old["argv"]), flags(new["argv"]), lambda name: RESTART)
+    found += mapping("environment.", old["environment"], new["environment"], lambda name: RESTART)
     for name in sorted(set(old["secrets"]) | set(new["secrets"])):
         if name not in new["secrets"] or name not in old["secrets"] or name in secrets_changed:
             found.append(
@@ -68,17 +68,17 @@ def between(old, new, secrets_changed=()):
                     "consequence": RESTART,
                 }
             )
-    found += _mapping(
+    found += mapping(
         "unit ",
         unit_settings(old["unit"]),
         unit_settings(new["unit"]),
         lambda name: RELOAD if name in _RELOAD_ONLY else RESTART,
     )
-    found += _mapping("verify.", old["verify"], new["verify"], lambda name: NONE)
-    found += _mapping("keep.", old["keep"], new["keep"], lambda name: NONE)
+    found += mapping("verify.", old["verify"], new["verify"], lambda name: NONE)
+    found += mapping("keep.", old["keep"], new["keep"], lambda name: NONE)
     # Releases of earlier versions have no windows.
     found += _pair("maintenance", old.get("maintenance", []), new.get("maintenance", []), NONE)
-    found += _mapping("expected.", old["expected"], new["expected"], lambda name: NONE)
+    found += mapping("expected.", old["expected"], new["expected"], lambda name: NONE)
     return found
 
 
@@ -86,23 +86,24 @@ def _pair(field, old, new, consequence):
     return [] if old == new else [{"field": field, "old": old, "new": new, "consequence": consequence}]
 
 
-def _mapping(prefix, old, new, consequence):
+def mapping(prefix, old, new, consequence):
+    """Changes of named values; `consequence` gives that of a name."""
     found = []
     for name in sorted(set(old) | set(new)):
         found += _pair(prefix + name, old.get(name), new.get(name), consequence(name))
     return found
 
 
-def _flags(argv):
+def flags(argv):
     """Flags of an argument list as a mapping; words before the first flag are 'command'."""
-    flags, current = {"command": []}, "command"
+    found, current = {"command": []}, "command"
     for word in argv:
         if word.startswith("--") and len(word) > 2:
             current = word
-            flags.setdefault(current, [])
+            found.setdefault(current, [])
         else:
-            flags[current].append(word)
-    return {name: " ".join(words) for name, words in flags.items()}
+            found[current].append(word)
+    return {name: " ".join(words) for name, words in found.items()}
 
 
 def unit_settings(text):

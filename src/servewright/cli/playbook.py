@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from servewright.artefact import ArtefactError, check
 from servewright.cli.options import Common
 from servewright.driver.results import RunResult
-from servewright.report.outputs import Outputs
+from servewright.report.outputs import check_writable, write
 
 
 def run(
@@ -29,24 +30,35 @@ def run(
     return report(result(command, common, services, **variables), common, detailed)
 
 
-def result(command: str, common: Common, services: list[str] | None = None, **variables: Any) -> RunResult:
-    """Run `servewright.llm.<command>` and give what came of it."""
+def result(
+    command: str,
+    common: Common,
+    services: list[str] | None = None,
+    files: Sequence[Path | None] = (),
+    **variables: Any,
+) -> RunResult:
+    """Run `servewright.llm.<command>` and give what came of it.
+
+    `files` are those that will be written of it, beside the common ones.
+    """
     try:
         check()
-        Outputs(common.junit, common.html).check()
+        check_writable(common.junit, common.html, *files)
         return _run(command, common, {"servewright_only": services or [], **variables})
     except (ArtefactError, OSError, ValueError) as error:
         return RunResult(command, error=str(error))
 
 
-def report(result: RunResult, common: Common, detailed: bool = False) -> int:
-    """Print the report of a result, write the files that were asked for, and give the exit code."""
+def report(result: RunResult, common: Common, detailed: bool = False, quiet: bool = False) -> int:
+    """Print the report of a result (not when `quiet`), write the files that were asked for, and give the exit code."""
     from servewright.report import github
     from servewright.report.exit_code import exit_code
 
     code = exit_code(result, detailed)
     on_github = common.github or github.active()
-    if common.json:
+    if quiet:
+        pass
+    elif common.json:
         from servewright.report.document import document
 
         print(document(result, code))
@@ -60,7 +72,7 @@ def report(result: RunResult, common: Common, detailed: bool = False) -> int:
         sys.stdout.write(github.quiet(shown) if on_github else shown)
     sys.stdout.flush()
     try:
-        Outputs(common.junit, common.html).write(result, code)
+        write(result, code, common.junit, common.html)
         if on_github:
             _to_github(result, code)
     except OSError as error:

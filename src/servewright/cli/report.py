@@ -25,10 +25,10 @@ def report(common: Common, results: Results, detailed_exitcode: DetailedExitCode
     """Report on a run that is over, with its exit code."""
     from servewright.driver.artifacts import from_folder
     from servewright.report.document import from_document
-    from servewright.report.outputs import Outputs
+    from servewright.report.outputs import check_writable
 
     try:
-        Outputs(common.junit, common.html).check()
+        check_writable(common.junit, common.html)
         found = from_folder(results) if results.is_dir() else from_document(results.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         detail = f"{results} is not JSON: {error}" if isinstance(error, json.JSONDecodeError) else str(error)

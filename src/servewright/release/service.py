@@ -26,16 +26,7 @@ def declared(
     `variables` are the host's variables, `only` selects services by name (empty: all), `secret` gives the value of an
     Ansible variable or None; without it secrets are not read. Raises InvalidError with every problem.
     """
-    data: dict[str, Any] = {}
-    positions: dict[Any, tuple[str, int]] = {}
-    for name in (validate.SERVICES_VARIABLE, validate.HOST_VARIABLE, validate.PROFILES_VARIABLE):
-        data[name], found = from_ansible(variables.get(name), (name,))
-        positions |= found
-    if data[validate.SERVICES_VARIABLE] is None:
-        data[validate.SERVICES_VARIABLE] = []
-    host = validate.host(data[validate.HOST_VARIABLE], positions)
-    own = validate.profiles(data[validate.PROFILES_VARIABLE], positions)
-    services = validate.services(data[validate.SERVICES_VARIABLE], positions, host, own)
+    services, host, own, positions = valid(variables)
     unknown = sorted(set(only) - {service.name for service in services})
     if unknown:
         raise InvalidError(
@@ -50,6 +41,26 @@ def declared(
     chosen = [service for service in services if not only or service.name in only]
     secrets = {} if secret is None else _secrets(chosen, secret, positions)
     return [render(service, nccl_environment(service, host, own), templates, host) for service in chosen], secrets
+
+
+def valid(
+    variables: Mapping[str, Any],
+) -> tuple[list[Service], Host, list[profiles.Profile], dict[Any, tuple[str, int]]]:
+    """The services, the host and the NCCL profiles that variables declare, and where each key stands.
+
+    Raises InvalidError with every problem.
+    """
+    data: dict[str, Any] = {}
+    positions: dict[Any, tuple[str, int]] = {}
+    for name in (validate.SERVICES_VARIABLE, validate.HOST_VARIABLE, validate.PROFILES_VARIABLE):
+        data[name], found = from_ansible(variables.get(name), (name,))
+        positions |= found
+    if data[validate.SERVICES_VARIABLE] is None:
+        data[validate.SERVICES_VARIABLE] = []
+    host = validate.host(data[validate.HOST_VARIABLE], positions)
+    own = validate.profiles(data[validate.PROFILES_VARIABLE], positions)
+    services = validate.services(data[validate.SERVICES_VARIABLE], positions, host, own)
+    return services, host, own, positions
 
 
 def host_settings(variables: Mapping[str, Any]) -> dict[str, Any]:

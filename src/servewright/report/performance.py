@@ -40,5 +40,13 @@ def _row(name: str, figure: object, evidence: Mapping[str, Any]) -> Row | None:
     if reference is not None:
         of = f"release {judged['release']}" if judged.get("release") is not None else "declared"
         text += f", {of}: {reference:g}" + (f", bound: {bound:g}" if bound != reference else "")
-    marks = (None if value is None else value * scale for value in (reference, bound))
-    return Row(name.replace("_", " "), text, median * scale, low * scale, high * scale, *marks, judged.get("passed", True))
+    return Row(
+        name.replace("_", " "),
+        text,
+        median * scale,
+        low * scale,
+        high * scale,
+        None if reference is None else reference * scale,
+        None if bound is None else bound * scale,
+        judged.get("passed", True),
+    )

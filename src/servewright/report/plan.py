@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from servewright.driver.results import HostResult, RunResult
@@ -132,8 +133,14 @@ def source(change: Change) -> str:
     found = change.get("source")
     if not isinstance(found, dict):
         return ""
-    place = f"{found['file']}:{found['line']}" if found.get("file") else ""
+    place = f"{_relative(found['file'])}:{found['line']}" if found.get("file") else ""
     return clean(", ".join(part for part in (found.get("origin") or "", place) if part))
+
+
+def _relative(file: str) -> str:
+    """The path from the current folder, where it is in there."""
+    path = Path(file)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file
 
 
 def values(change: Change, width: int) -> tuple[str, str]:

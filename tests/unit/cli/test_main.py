@@ -11,7 +11,7 @@ import pytest
 from servewright import __version__
 from servewright.cli import main, playbook
 from servewright.cli.options import Common
-from servewright.driver.results import RunResult
+from servewright.driver.results import HostResult, RunResult
 
 COMMANDS = ["validate", "render", "preflight", "plan", "deploy", "verify", "status", "history", "rollback", "logs"]
 COMMANDS += ["follow"]
@@ -39,7 +39,12 @@ def test_every_command_takes_the_common_options(
     command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     seen: list[tuple[str, Common]] = []
-    monkeypatch.setattr(playbook, "run", lambda name, common, *_, **__: seen.append((name, common)) or 5)
+
+    def run(name: str, common: Common, _: object) -> RunResult:
+        seen.append((name, common))
+        return RunResult(name, {"gpu1": HostResult(services=[{"verdict": "rollback_failed"}])})
+
+    monkeypatch.setattr(playbook, "_run", run)
     arguments = [
         command,
         "kimi",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from servewright.release import planned
 from servewright.spec.generate import page, role, schema
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -12,6 +13,7 @@ ROOT = Path(__file__).resolve().parents[4]
 FILES = {
     "docs/reference/services.schema.json": schema.as_json,
     "docs/reference/services.md": page.page,
+    "docs/reference/plan.schema.json": planned.schema,
     "roles/service/meta/argument_specs.yml": role.argument_specs,
     "roles/service/defaults/main.yml": role.defaults,
 }
