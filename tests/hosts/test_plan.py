@@ -75,15 +75,15 @@ def test_the_plan_of_a_clean_host_is_applied_once(shared_host, declare, tmp_path
 
 CHANGED = {
     "options": {"attention_backend": "flashinfer", "max_running_requests": 32},
-    "environment": {"SIM_SPEED": "2"},
-    "nccl": {"profile": "pcie-ll-ring", "environment": {"NCCL_MIN_NCHANNELS": "4"}},
+    "environment": {"EXTRA": "2"},
+    "nccl": {"profile": "pcie-ll-ring", "environment": {"NCCL_BUFFSIZE": "8388608"}},
     "limits": {"stop_timeout": 11, "gpu_wait": 20, "start_timeout": 60, "restart_delay": 1},
     "verify": {"stable": 0.6, "load_timeout": 60, "stall_timeout": 15, "request_timeout": 10},
 }
 EXPECTED = [
     ("flag --max-running-requests", None, "32", "restart", "max_running_requests:"),
-    ("environment.SIM_SPEED", None, "2", "restart", "SIM_SPEED:"),
-    ("environment.NCCL_MIN_NCHANNELS", None, "4", "restart", "NCCL_MIN_NCHANNELS:"),
+    ("environment.EXTRA", None, "2", "restart", "EXTRA:"),
+    ("environment.NCCL_BUFFSIZE", "16777216", "8388608", "restart", "NCCL_BUFFSIZE:"),
     ("unit Service.TimeoutStopSec", "10", "11", "reload", "stop_timeout:"),
     ("verify.stable", 0.5, 0.6, "none", "stable:"),
 ]
@@ -130,12 +130,12 @@ def test_what_was_done_by_hand_stands_beside_what_is_declared(shared_host, decla
         "sed -i s/TimeoutStopSec=11/TimeoutStopSec=99/ /etc/systemd/system/kimi.service"
     )
     try:
-        path = declare(**{**CHANGED, "environment": {"SIM_SPEED": "3"}})
+        path = declare(**{**CHANGED, "environment": {"EXTRA": "3"}})
         changes = {c["field"]: c for c in servewright("plan", "-i", path).service()["changes"]}
     finally:
         shared_host.run("rm -r /run/systemd/system/kimi.service.d; systemctl daemon-reload; systemctl restart kimi")
     assert set(changes) == {
-        "environment.SIM_SPEED",
+        "environment.EXTRA",
         "running environment.NCCL_PROTO",
         "unit file",
         "unit file Service.TimeoutStopSec",
