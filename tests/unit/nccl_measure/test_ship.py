@@ -54,7 +54,10 @@ def test_it_runs_without_the_package_and_leaves_a_record_and_an_outcome(tmp_path
     assert outcome["how"] == "bench"
     assert [row["case"] for row in outcome["scores"]] == ["nothing set"]
     record = json.loads((tmp_path / "bench.json").read_text(encoding="utf-8"))
-    assert {row["bytes"] for case in record["cases"] for row in case["results"]} == {16, 32}
+    rows = [row for case in record["cases"] for row in case["results"]]
+    assert {row["bytes"] for row in rows} == {16, 32}
+    assert {row["collective"] for row in rows} == {"all_reduce", "all_gather", "reduce_scatter"}
+    assert all(row["correct"] for row in rows)
 
 
 def test_the_same_sources_give_the_same_bytes() -> None:
