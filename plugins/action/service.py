@@ -231,7 +231,8 @@ class ActionModule(ActionBase):
         finally:
             self._task.check_mode = before
         if "services" not in answer:
-            message = answer.get("msg") or answer.get("module_stderr") or "the host module gave no result"
+            said = (answer.get(name) for name in ("msg", "module_stderr", "exception"))
+            message = next(filter(None, said), "the host module gave no result")
             raise AnsibleActionFail(message, result=answer)
         return answer["services"]
 

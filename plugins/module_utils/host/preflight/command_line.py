@@ -92,12 +92,13 @@ def _duplicate(one, two):
 
 def _deeper(release, name, text):
     """What the engine said of the configuration that it made from arguments and model."""
-    if not text:
+
+    def said(table):
+        return any(engine in ("", release["engine"]) and re.search(pattern, text) for engine, pattern, _ in table)
+
+    if not text or (release["gpus"] and said(engine_facts.NO_GPU)):
         return []
-    certain = not release["gpus"] or any(
-        engine in ("", release["engine"]) and re.search(pattern, text) for engine, pattern, _ in engine_facts.CERTAIN
-    )
-    if certain:
+    if not release["gpus"] or said(engine_facts.CERTAIN):
         return [fatal(f"{name} refuses this model with these arguments: {text}", "declare what the model can do")]
     return [
         warning(

@@ -64,3 +64,9 @@ CERTAIN = (
     ("sglang", r"must be divisible by tp_size", "0.5.23"),
     ("", r"config\.json|config file|Repo id must be|not a valid JSON file", "transformers 5.12.1"),
 )
+
+# What an engine says only because it was given no GPU: it tells nothing of the release.
+NO_GPU = (
+    ("sglang", r"No accelerator \(CUDA", "0.5.17, seen on a host with two H200"),
+    ("vllm", r"Failed to infer device type", "0.32.0, seen without a GPU"),
+)
