@@ -117,7 +117,8 @@ def _answer(release):
             return known, True
     answer = _ask(release)
     clean = not any(answer.get(name) for name in ("failure", "broken", "unavailable", "unknown", "duplicates"))
-    if clean and not answer["problems"]:
+    # A look at a host that servewright does not manage yet leaves nothing on it.
+    if clean and not answer["problems"] and os.path.exists(paths.HOST_PYZ):
         files.write(path, json.dumps(answer))
         _prune()
     return answer, False
