@@ -35,6 +35,7 @@ options:
     default: {}
   host:
     description: What the host itself declares, for O(operation=deploy).
+    type: dict
   plan:
     description:
       - For O(operation=deploy), what a plan says of each service. Nothing that differs from it is touched.

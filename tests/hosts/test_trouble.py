@@ -154,7 +154,7 @@ def test_a_service_is_displaced_by_one_that_claims_its_gpu_and_comes_back_when_t
     """How one host moves from one engine to another and back: two services, one claim."""
     other = {"name": "other", "listen": {"port": 30001}, "options": {}}
     plan = library.call("deploy", [small(engine="vllm", **other)], {}, True)[0]
-    assert {"field": "service kimi", "old": "running", "new": "stopped", "consequence": "restart"} in plan["changes"]
+    assert {"field": "service kimi", "old": "running", "new": "stopped", "consequence": "stop"} in plan["changes"]
 
     failed = library.deploy(small({"SIM_EXIT_AFTER": "0"}, engine="vllm", **other))
     assert (failed["verdict"], "kimi serves again" in failed["message"]) == ("rolled_back", True), failed

@@ -225,9 +225,7 @@ def follow(service, number, wait):
 def measure(service, release, request, program, stop, requester="", reason="", lock_wait=0.0):
     """Start to measure NCCL with the engine and on the GPUs of a declared release: see the module measure."""
     others = displaced(release)
-    return result(
-        service, **measurement.start(release, request, program, stop, others, requester, reason, lock_wait)
-    )
+    return result(service, **measurement.start(release, request, program, stop, others, requester, reason, lock_wait))
 
 
 def preflight(declared):

@@ -150,8 +150,10 @@ def findings(facts):
         known = rule.known(facts["version"])
         if not rule.matches(facts) or not (known or rule.later):
             continue
-        subject = "attention backend {}".format(facts["backend"]) if rule.backends else "{} {}".format(
-            facts["engine"], facts["version"]
+        subject = (
+            "attention backend {}".format(facts["backend"])
+            if rule.backends
+            else "{} {}".format(facts["engine"], facts["version"])
         )
         what = "{} on compute capability {}.x: {} ({})".format(subject, facts["major"], rule.why, rule.source)
         if known:

@@ -47,10 +47,12 @@ def refusal(release, request, stop, others):
             service,
             len(claimed),
         )
+    known = gpus.query()
     held = gpus.busy(claimed)
+    if set(claimed) - set(known):
+        return "; ".join(held)
     managed = [name for name in (service, *others) if systemd.active(systemd.show(paths.unit_name(name)))]
     ours = {pid for name in managed for pid in systemd.pids(systemd.show(paths.unit_name(name))["ControlGroup"])}
-    known = gpus.query()
     uuids = {known[index]["uuid"] for index in claimed}
     foreign = sorted({pid for pid, uuid, _used in gpus.clients() if uuid in uuids and pid not in ours})
     if foreign or (held and not managed):

@@ -19,7 +19,7 @@ def find(subject):
     fields = truth.differences(subject.release, subject.state) + truth.tree(subject.release, subject.state)
     kinds = {}
     for field in fields:
-        kinds.setdefault(field["field"].split(".")[0], []).append(field)
+        kinds.setdefault(field["field"].partition(".")[0], []).append(field)
     limits = subject.recorded.get("process", {}).get("limits", {})
     now = proc.limits(subject.pid) or limits
     if limits and now != limits and "limits" not in kinds:

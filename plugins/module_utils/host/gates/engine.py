@@ -18,7 +18,9 @@ def gate(run):
     (KV-cache tokens and the like) is kept as evidence where nothing is declared.
     """
     expected, found = run.release["expected"], {}
-    info = _info(run) if any(where == "info" for rows in run.release["truth"].values() for where, _ in rows) else None
+    info = (
+        _info(run) if any(where == "info" for rows in run.release["truth"].values() for where, _path in rows) else None
+    )
     for name, rows in run.release["truth"].items():
         for where, path in rows:
             values = from_info(info, path) if where == "info" else _from_text(run, where, path)

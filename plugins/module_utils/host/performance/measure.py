@@ -104,7 +104,7 @@ class Meter:
 
     def throughput(self, count, repeats):
         """Tokens per second of `count` streams at once, one value a repeat."""
-        return [self._undisturbed(lambda: self.streams(count, 1))["throughput"] for _ in range(repeats)]
+        return [self._undisturbed(lambda: self.streams(count, 1))["throughput"] for _repeat in range(repeats)]
 
     def others(self):
         """Requests of others that run or wait now; 0 also where the engine does not tell."""
@@ -142,7 +142,7 @@ class Meter:
 
     def _idle(self):
         """True when no request runs or waits. The engine may count one that has ended for a moment longer."""
-        for _ in range(LOOKS):
+        for _look in range(LOOKS):
             if self.shared or not self.others():
                 return True
             time.sleep(LOOK_SECONDS)
@@ -150,7 +150,7 @@ class Meter:
 
     def _together(self, count, rounds, tokens):
         answers, failures, lock = [], [], threading.Lock()
-        prompts = [[self._prompt(SHORT_WORDS) for _ in range(rounds)] for _ in range(count)]
+        prompts = [[self._prompt(SHORT_WORDS) for _round in range(rounds)] for _stream in range(count)]
 
         def one_stream(mine):
             try:

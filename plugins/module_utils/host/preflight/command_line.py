@@ -10,6 +10,8 @@ import pkgutil
 import re
 
 from .. import files, paths
+
+# engine_script is only read here, as text; the import has Ansible send it, too.
 from . import engine_facts, engine_process, engine_script
 from .check import fatal, passed, warning
 
@@ -94,7 +96,7 @@ def _deeper(release, name, text):
     """What the engine said of the configuration that it made from arguments and model."""
 
     def said(table):
-        return any(engine in ("", release["engine"]) and re.search(pattern, text) for engine, pattern, _ in table)
+        return any(engine in ("", release["engine"]) and re.search(pattern, text) for engine, pattern, _seen in table)
 
     if not text or (release["gpus"] and said(engine_facts.NO_GPU)):
         return []
@@ -165,7 +167,7 @@ def _ask(release):
 
 
 def _script():
-    return (pkgutil.get_data(__package__, "engine_script.py") or b"").decode()
+    return (pkgutil.get_data(__package__, engine_script.__name__.rpartition(".")[2] + ".py") or b"").decode()
 
 
 def _declared(release):
@@ -180,6 +182,3 @@ def _declared(release):
         "parallelism.pipeline": release.get("parallelism", {}).get("pipeline"),
     }
     return {name: value for name, value in values.items() if value is not None}
-
-
-assert engine_script.NAMES  # named for Ansible, which sends only what is imported

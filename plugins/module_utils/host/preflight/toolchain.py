@@ -6,6 +6,7 @@ import contextlib
 import os
 import pkgutil
 
+# toolchain_script is only read here, as text; the import has Ansible send it, too.
 from . import arguments, engine_process, toolchain_script
 from .check import fatal, warning
 
@@ -44,7 +45,7 @@ def toolchain(subject):
             wanted.update(dict.fromkeys(tools, (name, why)))
     if not wanted or not os.access(release["argv"][0], os.X_OK):
         return []
-    code = (pkgutil.get_data(__package__, "toolchain_script.py") or b"").decode()
+    code = (pkgutil.get_data(__package__, toolchain_script.__name__.rpartition(".")[2] + ".py") or b"").decode()
     answer = engine_process.ask(release, code, {"tools": sorted(wanted)}, 120)
     if "failure" in answer:
         return [warning(f"it could not be seen whether the engine can compile: {answer['failure']}", log=answer["log"])]
@@ -86,6 +87,3 @@ def _distributions(venv):
         folder = engine_process.packages(venv)
         return {name.split("-")[0].lower() for name in os.listdir(folder) if name.endswith(".dist-info")}
     return set()
-
-
-assert toolchain_script.LINES  # named for Ansible, which sends only what is imported
