@@ -60,24 +60,32 @@ def stream(release, http, prompt, max_tokens, timeout, **options):
         "stream_options": {"include_usage": True},
     }
     path = release["endpoints"]["completions"][0]
-    text, finish, usage, done = "", None, {}, False
-    for event in http.events("POST", path, {**body, **GREEDY, **options}, timeout=timeout):
-        if event == "[DONE]":
-            done = True
-            break
-        try:
-            chunk = json.loads(event)
-        except ValueError:
-            raise HttpError(f"POST {path}: an event of the stream is not JSON: {event[:200]}") from None
-        if "error" in chunk:
-            raise HttpError(f"POST {path}: the stream ended with an error: {str(chunk['error'])[:200]}")
+    text, finish, usage = "", None, {}
+    for _moment, chunk in chunks(http, path, {**body, **GREEDY, **options}, timeout):
         usage = chunk.get("usage") or usage
         for choice in chunk.get("choices") or []:
             text += choice.get("text") or ""
             finish = choice.get("finish_reason") or finish
-    if not done:
-        raise HttpError(f"POST {path}: the stream broke off after {len(text)} characters, without an end")
     return _checked(Answer(text, finish, usage))
+
+
+def chunks(http, path, body, timeout):
+    """The pieces of a streamed answer as they come: (moment, JSON). [DONE] is its end.
+
+    Raises HttpError when it reports an error or has no end.
+    """
+    for moment, event in http.events("POST", path, body, timeout=timeout):
+        if event == "[DONE]":
+            return
+        try:
+            chunk = json.loads(event)
+            fault = chunk.get("error")
+        except (ValueError, AttributeError):
+            raise HttpError(f"POST {path}: an event of the stream is not JSON: {event[:200]}") from None
+        if fault:
+            raise HttpError(f"POST {path}: the stream ended with an error: {str(fault)[:200]}")
+        yield moment, chunk
+    raise HttpError(f"POST {path}: the answer broke off: its stream has no end")
 
 
 def _choice(found):

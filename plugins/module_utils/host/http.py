@@ -43,24 +43,35 @@ class Client:
             connection.close()
 
     def events(self, method, path, body, timeout=None):
-        """Data of the server-sent events of an answer, one by one. Raises HttpError like json()."""
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=timeout or self.timeout)
-        end = time.monotonic() + (timeout or self.timeout)
+        """Server-sent events of an answer as they come: (moment on the monotonic clock, data).
+
+        Events that came together have one moment. Raises HttpError like json().
+        """
+        seconds = timeout or self.timeout
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=seconds)
+        end, answer, rest = time.monotonic() + seconds, None, b""
         try:
             headers = {**self.headers, "Content-Type": "application/json"}
             connection.request(method, path, json.dumps(body), headers)
             answer = connection.getresponse()
             if not 200 <= answer.status < 300:
                 raise _refused(method, path, answer.status, answer.read())
-            for line in answer:
-                if line.startswith(b"data:"):
-                    yield line[5:].strip().decode("utf-8", "replace")
-                if time.monotonic() > end:  # the socket's own bound starts anew with every byte
+            while True:
+                data = answer.read1(1 << 16)
+                moment = time.monotonic()
+                *lines, rest = (rest + (data or b"\n")).split(b"\n")
+                for line in lines:
+                    if line.startswith(b"data:"):
+                        yield moment, line[5:].strip().decode("utf-8", "replace")
+                if not data:
+                    return
+                if moment > end:  # the socket's own bound starts anew with every byte
                     raise socket.timeout
         except socket.timeout:
-            raise HttpError(f"{method} {path}: no whole answer within {timeout or self.timeout:g} s") from None
+            raise HttpError(f"{method} {path}: no whole answer in time ({seconds:g} s)") from None
         except (OSError, http.client.HTTPException) as error:
-            raise HttpError(f"{method} {path}: {error or type(error).__name__}") from None
+            what = "" if answer is None else "the answer broke off: "
+            raise HttpError(f"{method} {path}: {what}{error or type(error).__name__}") from None
         finally:
             connection.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 
@@ -43,6 +44,27 @@ def parse(text, names):
     return found
 
 
+def requests(release, http):
+    """Number of requests that run or wait now, or None where the engine does not tell."""
+    for path in release["endpoints"].get("load", ()):
+        try:
+            return counted(http.text(path, timeout=5), release["metrics"])
+        except HttpError as error:
+            if not error.status:
+                return None
+    return None
+
+
+def counted(text, names):
+    """The same, from the text of the answer: Prometheus text, or JSON with the fields of SGLang's /v1/loads."""
+    try:
+        loads = json.loads(text)["loads"]
+        return sum(int(load.get(field) or 0) for load in loads for field in ("num_running_reqs", "num_waiting_reqs"))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        gauges = parse(text, {name: names.get(name, []) for name in ("running", "queued")})
+        return int(sum(gauges.values())) if gauges else None
+
+
 def patiently(release, http, call, check=lambda: None):
     """What `call` gives. Busy is not dead: a failure counts only when the server does nothing else meanwhile.
 
@@ -75,12 +97,3 @@ def patiently(release, http, call, check=lambda: None):
 
 def _repeated(error, failures):
     return HttpError(f"{error} ({failures} times in a row)" if failures > 1 else str(error), error.status)
-
-
-def loaded(release, http):
-    """True when the server has requests or processes tokens: then nobody restarts it."""
-    before = read(release, http)
-    if (before.running or 0) + (before.queued or 0) > 0:
-        return True
-    time.sleep(PAUSE_SECONDS)
-    return before.moved(read(release, http))

@@ -7,7 +7,7 @@ import statistics
 import threading
 import time
 
-from .. import traffic
+from .. import load
 from ..http import HttpError
 from . import noise, stream, words
 from .figures import KINDS, quantile
@@ -108,7 +108,7 @@ class Meter:
 
     def others(self):
         """Requests of others that run or wait now; 0 also where the engine does not tell."""
-        return traffic.requests(self.release, self.http) or 0
+        return load.requests(self.release, self.http) or 0
 
     def workload(self):
         """What was measured with, for the record."""
