@@ -35,22 +35,18 @@ GATES = (
     ("performance", performance.gate),
     ("speculation", speculation.gate),
 )
-# What a server with users on it is asked again and again: a few requests, none of them long.
-LIGHT = ("ready", "identity", "process", "answers")
 
 
-def all_gates(release, number, note=lambda gate: None, forced=False, light=False, returning=False):
+def all_gates(release, number, note=lambda gate: None, forced=False, returning=False):
     """Run the gates in order and give their results; after a failure the ones that would only repeat it are skipped.
 
     `forced` tells that something was ended by SIGKILL before this start, `returning` that the release was committed
-    before and is gone back to; `light` runs only the light ones.
+    before and is gone back to.
     A result is {"id", "verdict", "message", "evidence", "seconds"}.
     """
-    run = Run(release, number, forced, light, returning)
+    run = Run(release, number, forced, returning)
     results, failed = [], False
     for name, gate in GATES:
-        if light and name not in LIGHT:
-            continue
         begin = time.monotonic()
         if failed:
             verdict, message, evidence = SKIPPED, "an earlier gate failed", {}

@@ -14,16 +14,15 @@ PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 class Run:
     """What the gates of one release share: the release, its number, its unit's state when it became ready.
 
-    `forced` tells that something was ended by SIGKILL before this start, `light` that users may be on it, `returning`
-    that the release was committed before and is gone back to. What one gate learns for a later one: `context` (tokens,
-    None: not known) and `reference` (answers by prompt).
+    `forced` tells that something was ended by SIGKILL before this start, `returning` that the release was committed
+    before and is gone back to. What one gate learns for a later one: `context` (tokens, None: not known) and
+    `reference` (answers by prompt).
     """
 
-    def __init__(self, release, number, forced=False, light=False, returning=False):
+    def __init__(self, release, number, forced=False, returning=False):
         self.release = release
         self.number = number
         self.forced = forced
-        self.light = light
         self.returning = returning
         self.unit = unit_name(release["service"])
         self.state = systemd.show(self.unit)
