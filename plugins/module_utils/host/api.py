@@ -83,7 +83,7 @@ def _deploy(declared, secrets, check, requester, reason, lock_wait, plan, timer)
     names = {item["release"]["service"] for item in changing}
     try:
         with lock.held(names.union(*(item["displaces"] for item in changing)), requester, reason, lock_wait) as notes:
-            _finish_interrupted(names)
+            transaction.finish_interrupted(names)
             # What was true before the lock was held may not be true now.
             items = _assessed_all(declared, secrets, check, plan, timer)
             results = _checked(items, check)
@@ -144,15 +144,6 @@ def _checked(items, check):
     return results
 
 
-def _finish_interrupted(services):
-    """Have interrupted transactions finished before a new one begins. Raises BusyError until they are."""
-    for service in services:
-        last = journal.latest(service)
-        if last is not None and not last.finished():
-            systemd.start_later(f"servewright-recover@{service}.service")
-            raise BusyError(f"an interrupted transaction of {service} is being finished; try again when it is")
-
-
 def _start(item, requester, reason, notes):
     """Stage a release and start its transaction; gives what changes in the result."""
     release = item["release"]
@@ -188,7 +179,7 @@ def rollback(service, to, requester="", reason="", lock_wait=0.0):
     release = releases.load(service, number)
     stops = displaced(release)
     with lock.held({service, *stops}, requester, reason, lock_wait) as notes:
-        _finish_interrupted([service])
+        transaction.finish_interrupted([service])
         changes = between(pointer, release, releases.secret_on_disk(service, number))
         if number == current:
             changes += running(release, systemd.show(paths.unit_name(service)))
@@ -309,7 +300,7 @@ def _restarted(looked, requester, reason, notes):
             continue
         number = found["release"]
         try:
-            _finish_interrupted([found["service"]])
+            transaction.finish_interrupted([found["service"]])
             release = releases.load(found["service"], number)
             found["checks"] = checks.checks(release)
             messages = checks.refused(found["checks"])

@@ -22,7 +22,7 @@ import shutil
 import time
 import zipfile
 
-from . import commands, files, gpus, lock, paths, proc, releases, systemd, transaction
+from . import commands, files, gpus, lock, paths, proc, releases, systemd, topology, transaction
 from .errors import HostError, StepError
 from .journal import Journal
 
@@ -118,18 +118,12 @@ def complete(release, request, facts):
 
 def interconnect(indices):
     """nvlink when nvidia-smi shows it between all the given GPUs, else pcie."""
-    done = commands.run(["nvidia-smi", "topo", "-m"], check=False)
-    rows = {}
-    for line in re.sub(r"\x1b\[[0-9;]*m", "", done.stdout).splitlines():
-        found = re.match(r"GPU(\d+)\s+(.*)", line.strip())
-        if found:
-            rows[int(found.group(1))] = found.group(2).split()
-    pairs = [(one, other) for one in indices for other in indices if one != other]
-    linked = all(one in rows and len(rows[one]) > other and rows[one][other].startswith("NV") for one, other in pairs)
-    return "nvlink" if pairs and linked else "pcie"
+    links = topology.pairs(topology.matrix(gpus.topology("-m")), indices).values()
+    every = links and len(links) == len(indices) * (len(indices) - 1) // 2
+    return "nvlink" if every and all(word.startswith("NV") for word in links) else "pcie"
 
 
-def topology(request):
+def kind_of_host(request):
     """Name of the folder that results of this kind of host are kept in: 2x-nvidia-h200-nvlink."""
     models = "-".join(request["models"]) or "gpu"
     return re.sub(r"[^a-z0-9]+", "-", "{}x {} {}".format(request["ranks"], models, request["topology"]).lower())
@@ -144,7 +138,7 @@ def begin(release, request, program, stops, **origin):
     pointer = releases.committed(service)
     number = pointer["release"] if pointer else None
     new = Journal.new(service)
-    folder = os.path.join(paths.state(service), "measured", topology(request), "%06d" % new.number)
+    folder = os.path.join(paths.state(service), "measured", kind_of_host(request), "%06d" % new.number)
     notes = list(origin.pop("notes"))
     if request["what"] == "tune":
         request["plugin"], note = plugin(program)
@@ -171,17 +165,7 @@ def begin(release, request, program, stops, **origin):
     facts = {"release": number, "previous": number, "restart": bool(stops), "notes": notes}
     others = [name for name in stops if name != service]
     new.step("staged", displaces=others, measure=job, **facts, **origin)
-    library = [paths.PYTHON, "-I", paths.HOST_PYZ]
-    transient = paths.transaction_unit(service)
-    systemd.wait_gone(transient, transaction.MARGIN_SECONDS)
-    systemd.run_transient(
-        transient,
-        [*library, "measure", "--service", service, "--transaction", str(new.number)],
-        f"servewright measurement {new.number} of {service}",
-        ExecStopPost=" ".join([*library, "recover", "--service", service]),
-        TimeoutStopSec="infinity",
-        OnFailure=f"servewright-recover@{service}.service",
-    )
+    transaction.launch(service, new.number, "measure")
     return new.number
 
 
@@ -221,14 +205,14 @@ def carry_out(service, number):
         if job["stops"]:
             journal.step("stopping")
             for name in job["stops"]:
-                transaction._stop(name)
+                transaction.stop(name)
             journal.step("waiting_gpus")
         gpus.wait_free(job["gpus"], job["gpu_wait"] if job["stops"] else 0)
         journal.step("measuring", unit=unit(service))
         said = _measure(service, job)
     except (StepError, HostError) as error:
         if getattr(error, "survivors", None):
-            transaction._needs_reboot(journal, error)
+            transaction.needs_reboot(journal, error)
             return
         said = str(error)
     finish(journal, facts, said)
@@ -288,16 +272,9 @@ def finish(journal, facts, said):
     journal.going_back = True
     begin = time.monotonic()
     try:
-        for name in job["stops"] if stopped else []:
-            number = releases.committed(name)["release"]
-            release = releases.load(name, number)
-            transaction._install(name, number)
-            journal.step("starting", service=name, release=number)
-            transaction._load(journal, release, number)
-            transaction._verify(journal, release, number)
-            releases.commit(name, number, number)
+        transaction.bring_back(journal, job["stops"] if stopped else [])
     except (StepError, HostError) as error:
-        transaction._finish(
+        transaction.finish(
             journal,
             "rollback_failed",
             message="{}{}".format(said + "; then " if said else "", error),
@@ -317,7 +294,7 @@ def finish(journal, facts, said):
     warnings = (_json(os.path.join(job["folder"], OUTCOME)) or {}).get("warnings", [])
     found = ["{}: {}".format(warning["name"], warning["detail"]) for warning in warnings]
     message = "; ".join(part for part in (said, again, *facts["notes"], *found) if part)
-    transaction._finish(journal, step, release=facts["release"], message=message)
+    transaction.finish(journal, step, release=facts["release"], message=message)
 
 
 def recover(journal, facts):
@@ -371,9 +348,9 @@ def start(release, request, program, stop, others, requester, reason, lock_wait)
         text = "{}: {}; {}".format(found["name"], found["detail"].strip(), found["to_do"])
         return {"verdict": "refused", "message": text}
     with lock.held({service, *others}, requester, reason, lock_wait) as notes:
-        from . import api, library, users
+        from . import library, users
 
-        api._finish_interrupted([service])
+        transaction.finish_interrupted([service])
         message = refusal(release, request, stop, others)  # it may have changed before the lock was held
         if message:
             return {"verdict": "refused", "message": message}

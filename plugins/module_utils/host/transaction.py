@@ -13,7 +13,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 
 from . import files, gates, gpus, leftovers, paths, ready, reference, releases, retention, surroundings, systemd
-from .errors import HostError, StepError
+from .errors import BusyError, HostError, StepError
 from .journal import Journal, latest
 from .nccl import proof
 from .performance import baselines
@@ -36,14 +36,17 @@ def begin(service, **facts):
     return journal.number
 
 
-def launch(service, number):
-    """Start the transaction in a transient unit, which finishes it in any case: also when its process is killed."""
+def launch(service, number, command="transact"):
+    """Start the transaction in a transient unit, which finishes it in any case: also when its process is killed.
+
+    `command` is the one of host.pyz that carries it out.
+    """
     library = [paths.PYTHON, "-I", paths.HOST_PYZ]
     unit = paths.transaction_unit(service)
     systemd.wait_gone(unit, MARGIN_SECONDS)  # the one before may have its verdict but not have ended
     systemd.run_transient(
         unit,
-        [*library, "transact", "--service", service, "--transaction", str(number)],
+        [*library, command, "--service", service, "--transaction", str(number)],
         f"servewright transaction {number} of {service}",
         ExecStopPost=" ".join([*library, "recover", "--service", service]),
         TimeoutStopSec="infinity",
@@ -72,7 +75,7 @@ def transact(service, number):
     except (StepError, HostError) as error:
         roll_back(journal, facts, error)
         return
-    _finish(journal, "committed", release=facts["release"], load_seconds=loaded)
+    finish(journal, "committed", release=facts["release"], load_seconds=loaded)
 
 
 def _replace(journal, release, number, displaces=()):
@@ -80,9 +83,9 @@ def _replace(journal, release, number, displaces=()):
     service = release["service"]
     served = _served(journal)
     journal.step("stopping")
-    forced = _stop(service, release["user"], served)
+    forced = stop(service, release["user"], served)
     for other in displaces:
-        forced = _stop(other) or forced
+        forced = stop(other) or forced
         systemd.disable(paths.unit_name(other))
     journal.step("waiting_gpus", forced=forced)
     with ThreadPoolExecutor(1) as beside:  # the service is down: systemd reads the unit while nvidia-smi answers
@@ -104,7 +107,7 @@ def _load(journal, release, number):
     except StepError as error:
         if not error.cause or not error.cause["retry"]:
             raise
-        _stop(release["service"], release["user"], served=False)
+        stop(release["service"], release["user"], served=False)
         journal.step("starting", release=number, again=str(error))
         return _start(journal, release, number)
 
@@ -137,7 +140,7 @@ def _served(journal):
     return steps[-1:] != ["starting"]
 
 
-def _stop(service, user="", served=True):
+def stop(service, user="", served=True):
     """Stop a service, with all it left behind; True when it ended by SIGKILL, now or before.
 
     Raises StepError with the processes that outlived SIGKILL.
@@ -200,14 +203,14 @@ def roll_back(journal, facts, error):
         "rolling_back", reason=str(error), log=getattr(error, "diagnosis", []), cause=getattr(error, "cause", None)
     )
     if getattr(error, "survivors", None):
-        _needs_reboot(journal, error)
+        needs_reboot(journal, error)
         return
     try:
         if previous is None:
             _remove(service, _served(journal))
-            _bring_back(journal, facts["displaces"])
+            bring_back(journal, facts["displaces"])
             message = "{} serves again".format(", ".join(facts["displaces"])) if facts["displaces"] else NOTHING
-            _finish(journal, "restored", release=None, message=message)
+            finish(journal, "restored", release=None, message=message)
             return
         release = releases.load(service, previous)
         if _stopped(journal):
@@ -219,13 +222,13 @@ def roll_back(journal, facts, error):
         _verify(journal, release, previous)
         _commit(journal, release, previous, started)
         _record(release, previous, loaded is not None)
-        _bring_back(journal, facts["displaces"])
-        _finish(journal, "restored", release=previous, load_seconds=loaded)
+        bring_back(journal, facts["displaces"])
+        finish(journal, "restored", release=previous, load_seconds=loaded)
     except (StepError, HostError) as second:
         if getattr(second, "survivors", None):
-            _needs_reboot(journal, second)
+            needs_reboot(journal, second)
             return
-        _finish(
+        finish(
             journal,
             "rollback_failed",
             message=str(second),
@@ -239,9 +242,9 @@ def roll_back(journal, facts, error):
         )
 
 
-def _needs_reboot(journal, error):
+def needs_reboot(journal, error):
     """Processes outlived SIGKILL: whatever is started on top of them would find no GPU memory."""
-    _finish(
+    finish(
         journal,
         "rollback_failed",
         message=f"{error}: the host needs a reboot; nothing was started",
@@ -258,20 +261,22 @@ def _stopped(journal):
     return "stopping" in steps or not systemd.active(systemd.show(paths.unit_name(journal.service)))
 
 
-def _bring_back(journal, displaced):
+def bring_back(journal, displaced):
     """Start the services again that were stopped for their GPUs, through their own gates."""
     for service in displaced:
         number = releases.committed(service)["release"]
         release = releases.load(service, number)
         _install(service, number)
+        journal.step("starting", service=service, release=number)
         _load(journal, release, number)
         _verify(journal, release, number)
+        releases.commit(service, number, number)
 
 
 def _remove(service, served):
     """Take the unit of a first release that failed away again; its folder stays as evidence."""
     unit = paths.unit_name(service)
-    _stop(service, served=served)
+    stop(service, served=served)
     systemd.disable(unit)
     files.remove(paths.unit_file(service))
     systemd.daemon_reload()
@@ -286,7 +291,7 @@ def _record(release, number, restarted):
         files.remove(surroundings.path(release["service"]))
 
 
-def _finish(journal, step, **facts):
+def finish(journal, step, **facts):
     """Write the verdict, say it in the host's log, and let old releases go."""
     proof.switch_off(journal.service)  # a transaction that was killed may have left it
     entry = journal.step(step, **facts)
@@ -298,6 +303,15 @@ def _finish(journal, step, **facts):
         retention.prune(journal.service)
     except HostError as error:
         print(f"{journal.service}: old releases are kept: {error}", flush=True)
+
+
+def finish_interrupted(services):
+    """Have interrupted transactions finished before a new one begins. Raises BusyError until they are."""
+    for service in services:
+        last = latest(service)
+        if last is not None and not last.finished():
+            systemd.start_later(f"servewright-recover@{service}.service")
+            raise BusyError(f"an interrupted transaction of {service} is being finished; try again when it is")
 
 
 def recover(service):
@@ -321,7 +335,7 @@ def recover(service):
         and any(step["step"] == "verified" and not gates.first_failed(step["gates"]) for step in steps)
     ):
         _record(releases.load(service, pointer["release"]), pointer["release"], steps[0]["restart"])
-        _finish(journal, "committed", release=pointer["release"])
+        finish(journal, "committed", release=pointer["release"])
         return True
     roll_back(journal, steps[0], HostError("the transaction was interrupted after '{}'".format(steps[-1]["step"])))
     return True

@@ -167,7 +167,7 @@ def test_a_service_that_cannot_be_started_leaves_no_log_switched_on(root, monkey
 
 def test_a_killed_transaction_leaves_no_log_switched_on(root, monkeypatch):
     """Killed between the switch and the start; what finishes it takes the switch away, whatever the verdict."""
-    monkeypatch.setattr(transaction, "_stop", lambda *arguments, **options: None)
+    monkeypatch.setattr(transaction, "stop", lambda *arguments, **options: None)
     monkeypatch.setattr(transaction.systemd, "run", lambda argv, **options: None)
     number = releases.stage(release(), "")
     facts = {"release": number, "previous": None, "restart": True, "displaces": [], "command": "deploy"}
