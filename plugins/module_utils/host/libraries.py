@@ -9,25 +9,21 @@ from . import proc
 
 # Libraries that an engine's environment brings itself: one from elsewhere is another version than the declared.
 _OWN = re.compile(r"^lib(nccl|torch|torch_cuda|c10|c10_cuda)(-[\w.]+)?\.so(\.[\d.]+)?$")
+_LIBRARY = re.compile(r"\.so(\.[\d.]+)?$")
 # Variables that tell a process where to take libraries from.
 _NAMES_LIBRARIES = re.compile(r"^LD_|_SO_|_PLUGIN|LIBRARY|^PYTHON")
 # Where a process maps files that are no libraries of its engine, or that it made itself.
 _NOT_FILES = ("/dev/", "/memfd:", "/SYSV", "/proc/", "/sys/", "[")
 
 
-def mapped(maps):
-    """Paths of the shared libraries in the text of /proc/PID/maps, and the same for those removed or replaced since."""
-    there, gone = set(), set()
-    for line in maps.splitlines():
-        fields = line.split(None, 5)
-        name = fields[5] if len(fields) == 6 else ""
-        if not name.startswith("/") or name.startswith(_NOT_FILES):
-            continue
-        deleted = name.endswith(" (deleted)")
-        name = name[: -len(" (deleted)")] if deleted else name
-        if re.search(r"\.so(\.[\d.]+)?$", name):
-            (gone if deleted else there).add(name)
-    return there, gone
+def mapped(pid):
+    """Paths of the shared libraries that a process maps, and the same for those removed or replaced since."""
+    libraries = [
+        mapping
+        for mapping in proc.mapped(pid)
+        if _LIBRARY.search(mapping.path) and not mapping.path.startswith(_NOT_FILES)
+    ]
+    return tuple({one.path for one in libraries if one.deleted is gone} for gone in (False, True))
 
 
 def foreign(libraries, venv, environment):
@@ -56,7 +52,7 @@ def differences(release, pids):
     venv, found = release["venv"], []
     tops = (venv.rstrip("/") + "/", os.path.realpath(venv) + "/")
     for pid in pids:
-        there, gone = mapped(proc.maps(pid))
+        there, gone = mapped(pid)
         for library in sorted(name for name in gone if name.startswith(tops)):
             found.append(_difference(pid, library, "as on disk", library + " (replaced since the start)"))
         for library in foreign(there, venv, release["environment"]):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from typing import NamedTuple
 
 _LIMITS = {"Max open files": "nofile", "Max locked memory": "memlock"}
+_DELETED = " (deleted)"
 
 
 def _read(pid, name):
@@ -68,6 +70,29 @@ def maps(pid):
     return (_read(pid, "maps") or b"").decode("utf-8", "surrogateescape")
 
 
+class Mapping(NamedTuple):
+    """A file in the memory of a process; `deleted`: it is gone from its path, or another one is there now."""
+
+    path: str
+    deleted: bool
+    device: str
+    inode: str
+    region: str  # its first place in memory, as in /proc/PID/map_files
+
+
+def mapped(pid):
+    """The files that a process maps, each once."""
+    found = {}
+    for line in maps(pid).splitlines():
+        fields = line.split(None, 5)
+        if len(fields) == 6 and fields[5].startswith("/"):
+            region, _permissions, _offset, device, inode, path = fields
+            gone = path.endswith(_DELETED)
+            path = path[: -len(_DELETED)] if gone else path
+            found.setdefault((path, gone, device, inode), Mapping(path, gone, device, inode, region))
+    return list(found.values())
+
+
 def read_bytes(pid):
     """Bytes a process has read, from files and from the page cache."""
     data = _read(pid, "io")
@@ -107,11 +132,3 @@ def describe(pid):
     words = argv(pid) or [name(pid) or "?"]
     where = unit(pid)
     return "pid %d (%s%s)" % (pid, " ".join(words)[:80], ", " + where if where else "")
-
-
-def deleted(pid):
-    """Files that a process has mapped and that are no longer there under that name."""
-    data = _read(pid, "maps") or b""
-    mark = " (deleted)"
-    lines = [line.split(None, 5) for line in data.decode("utf-8", "replace").splitlines() if line.endswith(mark)]
-    return {line[5][: -len(mark)] for line in lines if len(line) == 6}

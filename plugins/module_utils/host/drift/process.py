@@ -80,7 +80,8 @@ def _libraries(subject):
     """Programs and libraries that were replaced or removed after a process of the service had loaded them."""
     gone = {}
     for pid in systemd.pids(subject.state["ControlGroup"]):
-        for path in proc.deleted(pid):
+        for path in {mapping.path for mapping in proc.mapped(pid) if mapping.deleted}:
+            path = path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
             if not path.startswith((*_NOT_FILES, subject.release["cache"] + "/")) and (
                 _LIBRARY.search(path) or path == _program(pid)
             ):

@@ -6,8 +6,9 @@ import hashlib
 import os
 import re
 
+from .. import proc
+
 _NAME = re.compile(r"/libnccl\.so[.\d]*$")
-_DELETED = " (deleted)"
 
 
 def loaded(pids):
@@ -18,18 +19,15 @@ def loaded(pids):
     """
     found, digests = {}, {}
     for pid in pids:
-        for path, device, inode, region in _mapped(pid):
-            key = (device, inode)
+        for mapping in proc.mapped(pid):
+            if not _NAME.search(mapping.path):
+                continue
+            key = (mapping.device, mapping.inode)
             if key not in digests:
-                digests[key] = _digest(pid, path, inode, region)
+                digests[key] = _digest(pid, mapping)
             entry = found.setdefault(
-                (path, *key),
-                {
-                    "path": _without(path),
-                    "sha256": digests[key],
-                    "deleted": path.endswith(_DELETED),
-                    "pids": [],
-                },
+                (mapping.path, mapping.deleted, *key),
+                {"path": mapping.path, "sha256": digests[key], "deleted": mapping.deleted, "pids": []},
             )
             entry["pids"].append(pid)
     return [found[key] for key in sorted(found)]
@@ -64,31 +62,12 @@ def differing(libraries, pids):
     return wrong, notes
 
 
-def _mapped(pid):
-    """The NCCL files that a process maps: (path as the kernel shows it, device, inode, region)."""
-    try:
-        with open("/proc/%d/maps" % pid, encoding="utf-8", errors="surrogateescape") as stream:
-            lines = [line.rstrip("\n").split(None, 5) for line in stream]
-    except OSError:
-        return []
-    found = {}
-    for line in lines:
-        if len(line) == 6 and _NAME.search(_without(line[5])):
-            region, _permissions, _offset, device, inode, path = line
-            found.setdefault((path, device, inode), (path, device, inode, region))
-    return list(found.values())
-
-
-def _without(path):
-    return path[: -len(_DELETED)] if path.endswith(_DELETED) else path
-
-
-def _digest(pid, path, inode, region):
+def _digest(pid, mapping):
     """SHA-256 of a mapped file, in hexadecimal. The mapping itself leads to it, also when it has been deleted."""
-    for place in ("/proc/%d/map_files/%s" % (pid, region), "/proc/%d/root%s" % (pid, path)):
+    for place in ("/proc/%d/map_files/%s" % (pid, mapping.region), "/proc/%d/root%s" % (pid, mapping.path)):
         try:
             with open(place, "rb") as stream:
-                if os.fstat(stream.fileno()).st_ino != int(inode):
+                if os.fstat(stream.fileno()).st_ino != int(mapping.inode):
                     continue
                 digest = hashlib.sha256()
                 for block in iter(lambda source=stream: source.read(1 << 20), b""):
