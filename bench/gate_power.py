@@ -22,7 +22,6 @@ from servewright.spec.performance import Performance
 
 SEED = 20261130
 DROPS = (0.0, 0.03, 0.05, 0.10, 0.15, 0.20, 0.30, 0.40)
-KEEP, CATCH = 0.03, 0.10
 STARTS = (1, 3, 5, 10)
 SPEED = 440.0
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from servewright.driver.results import RunResult
-from servewright.report.cases import BAD, suites
 
 
 def active() -> bool:
@@ -18,6 +17,8 @@ def active() -> bool:
 
 def commands(result: RunResult) -> Iterator[str]:
     """A workflow command for each failure and warning. The runner reads them from either output of a step."""
+    from servewright.report.cases import BAD, suites
+
     for suite in suites(result):
         for case in suite.cases:
             if case.outcome in (*BAD, "warning"):

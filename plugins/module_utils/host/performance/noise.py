@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 import statistics
 
-LEVEL = 0.99  # one-sided: of a hundred releases as fast as the one before, one is called slower by chance
-# Student's t at that level by degrees of freedom, and in the limit of many.
+# Student's t for 99 %, one-sided (of a hundred releases as fast as the one before, one is called slower by chance), by
+# degrees of freedom, and in the limit of many.
 _T = (31.82, 6.96, 4.54, 3.75, 3.36, 3.14, 3.00, 2.90, 2.82, 2.76, 2.72, 2.68, 2.65, 2.62, 2.60, 2.58, 2.57, 2.55, 2.54)
 NORMAL = 2.33
 KNOWN_FREEDOM = 2  # degrees of freedom from which the spread of a host's own starts is believed
