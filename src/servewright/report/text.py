@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from servewright.driver.results import HostResult, RunResult
-from servewright.report import bench, plan, proof, tables
+from servewright.report import plan, proof, tables
 from servewright.report.exit_code import MEANING
 from servewright.report.layout import Line, labelled
 from servewright.report.service import block, word
@@ -130,10 +130,16 @@ def _log(service: dict[str, Any]) -> list[Any]:
     return list(service.get("log") or [])
 
 
+def _bench(result: RunResult, width: int | None) -> list[Line]:
+    from servewright.report.bench import bench  # what it needs of statistics is slow to import
+
+    return bench(result, width)
+
+
 def _unit(service: dict[str, Any]) -> list[Any]:
     return str((service.get("files") or {}).get("unit", "")).splitlines()
 
 
 _COUNTED = ("validate", "preflight", "plan", "deploy", "verify", "rollback", "follow", "drift")
-_TABLES = {"status": tables.status, "history": tables.history, "proof": proof.proof, "bench": bench.bench}
+_TABLES = {"status": tables.status, "history": tables.history, "proof": proof.proof, "bench": _bench}
 _VERBATIM: dict[str, Callable[[dict[str, Any]], list[Any]]] = {"logs": _log, "render": _unit}
