@@ -2,65 +2,72 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 
 import typer
 
-from servewright.cli import (
-    bench,
-    compare,
-    deploy,
-    drift,
-    follow,
-    history,
-    logs,
-    nccl,
-    plan,
-    preflight,
-    render,
-    report,
-    rollback,
-    status,
-    validate,
-    verify,
-    version,
-)
 from servewright.cli.options import Invocation, with_common
 
-# Rich help, tracebacks and completion would each make every start slower.
-app = typer.Typer(
-    help="Deploy LLM engines as systemd services, verify them and roll back by itself.",
-    epilog="Options of ansible-playbook can follow after --. Exit codes: 0 done, 1 error, 2 changes found, "
-    "3 refused, 4 rolled back, 5 rollback failed, 6 unreachable, 7 locked.",
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    add_completion=False,
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
 COMMANDS = (
-    validate,
-    render,
-    preflight,
-    plan,
-    deploy,
-    verify,
-    status,
-    history,
-    rollback,
-    logs,
-    follow,
-    drift,
-    bench,
-    compare,
+    "validate",
+    "render",
+    "preflight",
+    "plan",
+    "deploy",
+    "verify",
+    "status",
+    "history",
+    "rollback",
+    "logs",
+    "follow",
+    "drift",
+    "bench",
+    "compare",
+    "doctor",
+    "report",
+    "nccl",
+    "version",
 )
-for module in COMMANDS:
-    app.command()(with_common(getattr(module, module.__name__.rpartition(".")[2])))
-app.command("doctor", help="The same as preflight.")(with_common(preflight.preflight))
-app.command()(with_common(report.report, ("json", "verbose", "junit", "html", "github")))
-app.add_typer(nccl.app, name="nccl")
-app.command()(version.version)
+"""In the order of the help."""
+
+
+def build(arguments: list[str]) -> typer.Typer:
+    """The command line: with the command that the arguments begin with, else with all, for the help and for errors.
+
+    To register all takes longer than most commands take.
+    """
+    # Rich help, tracebacks and completion would each make every start slower.
+    app = typer.Typer(
+        help="Deploy LLM engines as systemd services, verify them and roll back by itself.",
+        epilog="Options of ansible-playbook can follow after --. Exit codes: 0 done, 1 error, 2 changes found, "
+        "3 refused, 4 rolled back, 5 rollback failed, 6 unreachable, 7 locked.",
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        add_completion=False,
+        no_args_is_help=True,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    # A callback keeps the name of a command that is alone.
+    app.callback()(lambda: None)
+    for name in arguments[:1] if set(arguments[:1]) & set(COMMANDS) else COMMANDS:
+        _register(app, name)
+    return app
+
+
+def _register(app: typer.Typer, name: str) -> None:
+    module = importlib.import_module(f"servewright.cli.{'preflight' if name == 'doctor' else name}")
+    if name == "nccl":
+        app.add_typer(module.app, name=name)
+    elif name == "version":
+        app.command()(module.version)
+    elif name == "report":
+        app.command()(with_common(module.report, ("json", "verbose", "junit", "html", "github")))
+    elif name == "doctor":
+        app.command(name, help="The same as preflight.")(with_common(module.preflight))
+    else:
+        app.command()(with_common(getattr(module, name)))
 
 
 def main() -> None:
@@ -85,7 +92,7 @@ def run(arguments: list[str]) -> int:
     own, ansible = _split(arguments)
     invocation = Invocation(ansible)
     try:
-        app(own, prog_name="servewright", obj=invocation)
+        build(own)(own, prog_name="servewright", obj=invocation)
     except SystemExit as exit_:
         if invocation.code is None:
             # An exit of the parser: help, or a usage error, whose usual code means something else here.

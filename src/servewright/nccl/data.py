@@ -7,9 +7,16 @@ from importlib import resources
 from typing import Any
 
 import yaml
+from pydantic import BaseModel, ConfigDict
 
 # libyaml is several times faster than the pure reader, and not everywhere there.
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class Row(BaseModel):
+    """A row of a table: an unknown key is an error. It is built at its first use, which most commands never have."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 def load(name: str) -> Any:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import field_validator
 
-from . import version
+from . import data, version
 
 
-class Facts(BaseModel):
+class Facts(data.Row):
     """Every field is optional; None means unknown, and a rule that needs an unknown fact stays silent."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     nccl_version: version.Version | None = None
     interconnect: Literal["pcie", "nvlink"] | None = None

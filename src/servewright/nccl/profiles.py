@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from . import data
 from .facts import Facts
@@ -14,25 +14,21 @@ from .facts import Facts
 AUTO = "auto"
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Setting(_Model):
+class Setting(data.Row):
     """A variable of a profile."""
 
     value: str = Field(description="Value of the variable, as text.")
     reason: str = Field(min_length=1, description="Why it is set.")
 
 
-class Measured(_Model):
+class Measured(data.Row):
     """Whether the profile was measured on the topology it is for, and what is known."""
 
     status: Literal["yes", "no"] = Field("no", description="Whether it was measured.")
     note: str = Field("", description="What is known.")
 
 
-class Profile(_Model):
+class Profile(data.Row):
     """A named, versioned environment. Users declare their own with the same fields."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$", description="Name that a service asks for.")
@@ -44,7 +40,7 @@ class Profile(_Model):
     sources: tuple[str, ...] = Field((), description="Where the values come from.")
 
 
-class Condition(_Model):
+class Condition(data.Row):
     """What a rule of `auto` asks of the facts; unset fields ask nothing."""
 
     interconnect: Literal["pcie", "nvlink"] | None = None
@@ -70,7 +66,7 @@ class Condition(_Model):
         )
 
 
-class Choice(_Model):
+class Choice(data.Row):
     """One rule of `auto`, and its outcome. `profile` None means: set nothing."""
 
     when: Condition = Condition()
@@ -78,7 +74,7 @@ class Choice(_Model):
     reason: str
 
 
-class _Book(_Model):
+class _Book(data.Row):
     profiles: tuple[Profile, ...]
     auto: tuple[Choice, ...]
 

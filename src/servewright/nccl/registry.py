@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import field_validator
 
 from . import data, version
 from .version import Version
@@ -30,11 +30,7 @@ Topic = Literal[
 ]  # fmt: skip
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Change(_Model):
+class Change(data.Row):
     """What differs from a version on. Only the fields given here change."""
 
     since: Version
@@ -50,7 +46,7 @@ class Change(_Model):
         return version.parse(value) if isinstance(value, str) else value
 
 
-class Variable(_Model):
+class Variable(data.Row):
     """One environment variable.
 
     values are the accepted words or numbers; `also` are accepted words the guide does not name, with the
@@ -123,7 +119,7 @@ class Variable(_Model):
         return self.values + tuple(word for word, since in self.also.items() if version.parse(since) <= nccl)
 
 
-class Override(_Model):
+class Override(data.Row):
     """What an engine does to a variable of its own accord; value None means it removes the variable."""
 
     engine: Literal["sglang", "vllm"]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import field_validator
 
 from . import data, reading, registry, selection, version
 from .facts import Facts
@@ -15,16 +15,12 @@ from .version import Version
 Severity = Literal["error", "warning", "info"]
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Product(_Model):
+class Product(data.Row):
     variables: tuple[str, ...]
     limit: int
 
 
-class When(_Model):
+class When(data.Row):
     """What must hold; see the head of rules.yml."""
 
     set: tuple[str, ...] = ()
@@ -48,7 +44,7 @@ class When(_Model):
         return version.parse(value) if isinstance(value, str) else value
 
 
-class Rule(_Model):
+class Rule(data.Row):
     title: str
     severity: Severity
     variables: tuple[str, ...] = ()
@@ -61,11 +57,11 @@ class Rule(_Model):
     source: str
 
 
-class Check(_Model):
+class Check(data.Row):
     title: str
 
 
-class Book(_Model):
+class Book(data.Row):
     checks: dict[str, Check]
     rules: dict[str, Rule]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import field_validator
 
 from . import data, version
 from .facts import Facts
@@ -17,23 +17,21 @@ from .version import Version
 State = Literal["on", "off", "auto"]
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class _Row(data.Row):
     @field_validator("since", mode="before", check_fields=False)
     @classmethod
     def _since(cls, value: Any) -> Any:
         return version.parse(value) if isinstance(value, str) else value
 
 
-class Algorithm(_Model):
+class Algorithm(_Row):
     since: Version
     collectives: tuple[str, ...]
     protocols: tuple[str, ...]
     needs: tuple[Literal["nvlink", "collnet", "nodes"], ...] = ()
 
 
-class Reading(_Model):
+class Reading(_Row):
     """How a range of versions reads the two variables; see collectives.yml."""
 
     since: Version
@@ -44,7 +42,7 @@ class Reading(_Model):
     ll128_forced: bool
 
 
-class Rules(_Model):
+class Rules(_Row):
     collectives: tuple[str, ...]
     protocols: tuple[str, ...]
     algorithms: dict[str, Algorithm]

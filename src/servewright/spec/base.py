@@ -8,9 +8,12 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 
 class Strict(BaseModel):
-    """A mapping in which an unknown key is an error and numbers are never guessed from strings."""
+    """A mapping in which an unknown key is an error and numbers are never guessed from strings.
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    Each is built with the first value of it: most mappings of a specification are left out.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
 
 def _absolute(value: str) -> str:
