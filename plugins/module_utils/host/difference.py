@@ -49,13 +49,9 @@ def between(old, new, secrets_changed=()):
             }
         ]
     found = []
-    for name, consequence in (
-        ("engine", RESTART),
-        ("version", RESTART),
-        ("venv", RESTART),
-        ("model", RESTART),
-    ):
-        found += _pair(name, old[name], new[name], consequence)
+    for name in ("engine", "version", "venv"):
+        found += _pair(name, old[name], new[name], RESTART)
+    found += mapping("model.", old["model"], new["model"], lambda name: RESTART)
     found += mapping("flag ", flags(old["argv"]), flags(new["argv"]), lambda name: RESTART)
     found += mapping("environment.", old["environment"], new["environment"], lambda name: RESTART)
     for name in sorted(set(old["secrets"]) | set(new["secrets"])):

@@ -37,7 +37,6 @@ _PLAIN: Mapping[str, Path] = {
     "engine": ("engine",),
     "version": ("version",),
     "venv": ("venv",),
-    "model": ("model",),
     "user": ("user",),
     "service": (),
     "limits.open_files": ("limits", "open_files"),
@@ -86,7 +85,7 @@ class _Sources:
         group, _, name = field.partition(".")
         if group == "environment":
             return self._environment(name, new)
-        if group in ("verify", "keep", "maintenance"):
+        if group in ("model", "verify", "keep", "maintenance"):
             return self._at((group, *name.split(".")) if name else (group,))
         if group == "expected":
             return self._at(("options", name))

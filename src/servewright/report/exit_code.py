@@ -52,6 +52,11 @@ def exit_code(result: RunResult, detailed: bool = False) -> int:
     return next((code for code in _WORST_FIRST if code in codes), DONE)
 
 
+def told(result: RunResult, code: int) -> int:
+    """The code that a report is headed by: changes that were found are told also when they do not count in `code`."""
+    return exit_code(result, detailed=True) if code == DONE else code
+
+
 def of_verdict(verdict: str) -> int:
     """The exit code of a run that consists of one service with this verdict."""
     return _OF_VERDICT.get(verdict, ERROR)

@@ -13,7 +13,7 @@ from servewright import __version__
 from servewright.driver.results import RunResult
 from servewright.report import plan
 from servewright.report.cases import BAD, Suite, evidence, suites
-from servewright.report.exit_code import CHANGES, DONE, MEANING
+from servewright.report.exit_code import CHANGES, DONE, MEANING, told
 from servewright.report.performance import chart
 from servewright.report.service import word
 from servewright.report.style import clean, duration, writable
@@ -24,12 +24,13 @@ _LOG_LINES = 200
 
 def html(result: RunResult, code: int, when: datetime) -> str:
     """The page. All that comes from a host or an inventory is text in it, never markup."""
+    found = told(result, code)
     return (
         _environment()
         .get_template("report.html.j2")
         .render(
-            title=f"{result.command}: {MEANING.get(code, f'stopped ({code})')}",
-            style="good" if code == DONE else "change" if code == CHANGES else "bad",
+            title=f"{result.command}: {MEANING.get(found, f'stopped ({found})')}",
+            style="good" if found == DONE else "change" if found == CHANGES else "bad",
             result=result,
             code=code,
             when=when,

@@ -9,7 +9,7 @@ from typing import Any
 from servewright.driver.results import RunResult
 from servewright.report import plan
 from servewright.report.cases import BAD, Case, Suite, suites
-from servewright.report.exit_code import MEANING
+from servewright.report.exit_code import MEANING, told
 from servewright.report.service import word
 from servewright.report.style import clean, duration
 
@@ -21,6 +21,7 @@ _SPECIAL = re.compile(r"[\\`*\[\]<>&|~#@]|(?<!\w)_|_(?!\w)")
 
 def markdown(result: RunResult, code: int) -> str:
     """The text. Whatever comes from a host or an inventory is shown as it is and can format nothing."""
+    code = told(result, code)
     lines = [f"## servewright {result.command}: {MEANING.get(code, f'stopped ({code})')}", ""]
     if result.command == "plan":
         lines += [f"- **{prose(host)}**: {prose(text)}" for host, text, _ in plan.summary(result)]

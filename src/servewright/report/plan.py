@@ -28,6 +28,8 @@ GROUPS = (
     Group("reload", "reload", "strong"),
     Group("none", "no effect", "faint"),
 )
+_DERIVED = "servewright"  # how release/sources.py calls the origin of what nobody declares, such as folders of caches
+_MANY = 3
 _CONTEXT = 12  # characters that two long values have in common and that are shown before their difference
 
 
@@ -36,6 +38,14 @@ def groups(service: dict[str, Any]) -> list[tuple[Group, list[Change]]]:
     changes = [change for change in service.get("changes") or [] if isinstance(change, dict)]
     found = [(group, [c for c in changes if c.get("consequence", "none") == group.consequence]) for group in GROUPS]
     return [(group, members) for group, members in found if members]
+
+
+def told(changes: list[Change]) -> tuple[list[Change], list[Change]]:
+    """The changes to show, and those that servewright derives from them, when they are so many that they hide these."""
+    derived = [change for change in changes if (change.get("source") or {}).get("origin") == _DERIVED]
+    if len(derived) < _MANY or len(derived) == len(changes):
+        return changes, []
+    return [change for change in changes if change not in derived], derived
 
 
 def outcome(service: dict[str, Any]) -> str:

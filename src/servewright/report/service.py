@@ -54,7 +54,7 @@ def block(host: str, service: Service, command: str, width: int | None, verbose:
     lines = [head]
     if message:
         lines += labelled("reason" if style == "bad" else "note", message, width)
-    lines += _changes(service, width)
+    lines += _changes(service, width, verbose)
     lines += findings(service, width)
     lines += _every_check(_list(service, "checks"), width) if command == "preflight" else _checks(checks, width)
     lines += _gates("gates", gates, message, width, every)
@@ -86,14 +86,17 @@ def _releases(service: Service) -> str:
     return f"release {release}" + (f", was {previous}" if previous not in (None, release) else "")
 
 
-def _changes(service: Service, width: int | None) -> Iterable[Line]:
-    for group, changes in plan.groups(service):
+def _changes(service: Service, width: int | None, verbose: bool) -> Iterable[Line]:
+    for group, every in plan.groups(service):
+        changes, derived = (every, []) if verbose else plan.told(every)
         column = min(32, max(len(str(change.get("field"))) for change in changes))
         texts = []
         for change in changes:
             source = plan.source(change)
             texts.append(f"{change.get('field')!s:<{column}}  {' -> '.join(plan.values(change, _VALUE))}")
             texts[-1] += f"  [{source}]" if source else ""
+        if derived:
+            texts.append(f"and {len(derived)} that follow from these, such as {derived[0]['field']} (--verbose)")
         yield from listed(group.title, texts, width, group.style)
 
 

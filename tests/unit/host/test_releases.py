@@ -71,6 +71,11 @@ def test_a_release_that_is_not_there_is_named_with_those_that_are(root):
 
 
 CHANGES = [
+    ({"engine": "vllm", "version": "0.32.0"}, {}, ("engine", "sglang", "vllm", "restart")),
+    ({"version": "0.5.22"}, {}, ("version", "0.5.23", "0.5.22", "restart")),
+    ({"venv": "/opt/mine"}, {}, ("venv", "/opt/servewright/engines/sglang-0.5.23", "/opt/mine", "restart")),
+    ({"model": {"path": "/m", "served_name": "tiny"}}, {}, ("model.path", "/models/tiny", "/m", "restart")),
+    ({"secrets": {"KEY": {"variable": "v"}}}, {}, ("secret KEY", None, "(secret, changed)", "restart")),
     ({"options": {"max_running_requests": 8}}, {}, ("flag --max-running-requests", None, "8", "restart")),
     ({"environment": {"A": "1"}}, {}, ("environment.A", None, "1", "restart")),
     ({}, {"NCCL_ALGO": "Ring"}, ("environment.NCCL_ALGO", None, "Ring", "restart")),
@@ -78,6 +83,8 @@ CHANGES = [
     ({"limits": {"restart_delay": 9}}, {}, ("unit Service.RestartSec", "15", "9", "reload")),
     ({"description": "x"}, {}, ("unit Unit.Description", "tiny on sglang 0.5.23", "x", "reload")),
     ({"verify": {"stable": 3}}, {}, ("verify.stable", 10, 3, "none")),
+    ({"keep": {"releases": 9}}, {}, ("keep.releases", 10, 9, "none")),
+    ({"maintenance": ["Sun 03:00-05:00"]}, {}, ("maintenance", [], ["Sun 03:00-05:00"], "none")),
 ]
 
 
@@ -88,6 +95,16 @@ def test_a_change_names_field_values_and_consequence(changes, nccl, expected):
     assert {row[3] for row in found} <= {expected[3], "none", "reload"}
 
 
+def test_a_first_release_is_one_change():
+    (change,) = difference.between(None, rendered())
+    assert tuple(change.values()) == ("service", None, "sglang 0.5.23", "restart")
+
+
+def test_what_gates_expect_is_a_change_without_effect():
+    found = difference.between(rendered(), rendered(options={"max_running_requests": 8}))
+    assert ("expected.max_running_requests", None, 8, "none") in [tuple(change.values()) for change in found]
+
+
 def test_no_change_is_no_difference():
     assert difference.between(rendered(), rendered()) == []
 
@@ -96,3 +113,7 @@ def test_a_changed_secret_is_never_shown():
     release = rendered(secrets={"KEY": {"variable": "v"}})
     (change,) = difference.between(release, release, {"KEY"})
     assert change == {"field": "secret KEY", "old": "(secret)", "new": "(secret, changed)", "consequence": "restart"}
+    assert difference.between(release, release) == []
+    assert {"field": "secret KEY", "old": "(secret)", "new": None, "consequence": "restart"} in difference.between(
+        release, rendered()
+    )

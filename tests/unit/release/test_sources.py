@@ -58,7 +58,8 @@ def found(variables: dict[str, object], field: str, new: object = "x") -> tuple[
     ("field", "origin", "key"),
     [
         ("version", "", "version"),
-        ("model", "", "model"),
+        ("model.path", "", "path"),
+        ("model.context_length", "default", ""),
         ("service", "", "name"),
         ("flag --model-path", "", "path"),
         ("flag --port", "", "port"),

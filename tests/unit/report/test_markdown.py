@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from markdown_it import MarkdownIt
 
+from servewright.report.html import html
 from servewright.report.markdown import markdown
 from tests.unit.report.samples import HOSTILE, everything, planned
 
@@ -18,6 +21,11 @@ def test_a_plan_can_be_read_in_a_comment() -> None:
     assert "- **gpu1**: 1 service restarts (&#126;6 min down), 1 stopped for it (service other), 1 unchanged" in text
     assert "| restart | `flag --attention-backend` | `flashinfer` | `triton` | `group_vars/llm.yml:34` |" in text
     assert "| restart | `secret KEY` | `(secret)` | `(secret, changed)` |" in text
+
+
+def test_changes_are_told_also_when_they_do_not_count_in_the_exit_code() -> None:
+    assert markdown(planned(), 0).startswith("## servewright plan: there are changes\n")
+    assert "plan: there are changes" in html(planned(), 0, datetime(2026, 11, 30, tzinfo=UTC))
 
 
 def test_foreign_text_formats_nothing_and_calls_nobody() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from servewright.driver.results import HostResult, RunResult
+from servewright.release import sources
 from servewright.report import plan
 from servewright.report.layout import as_text
 from servewright.report.text import text
@@ -69,3 +70,17 @@ def test_a_source_is_told_from_where_one_stands(tmp_path: Path, monkeypatch: pyt
     assert plan.source({"source": {**source, "file": "/etc/llm.yml", "origin": ""}}) == "/etc/llm.yml:3"
     assert plan.source({"source": {"origin": "default", "file": "", "line": 0}}) == "default"
     assert plan.source({}) == ""
+
+
+def test_what_follows_from_a_change_does_not_hide_it() -> None:
+    ours = {**RESTART, "source": {"origin": sources.OURS}}
+    derived = [{**ours, "field": f"environment.CACHE_{number}"} for number in (1, 2, 3)]
+
+    def shown(*changes: dict[str, Any], verbose: bool = False) -> str:
+        run = RunResult("plan", {"gpu1": HostResult(services=[of(*changes)])})
+        return as_text(text(run, 0, None, verbose), colour=False)
+
+    assert "and 3 that follow from these, such as environment.CACHE_1" in shown(RESTART, *derived)
+    assert "CACHE_2" not in shown(RESTART, *derived)
+    for whole in (shown(RESTART, *derived[:2]), shown(*derived), shown(RESTART, *derived, verbose=True)):
+        assert "CACHE_2" in whole
