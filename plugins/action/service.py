@@ -26,6 +26,7 @@ try:
     from servewright.release.service import declared, host_settings
     from servewright.release.sources import annotate
     from servewright.spec.problems import InvalidError
+    from servewright.spec.validate import SERVICES_VARIABLE
 
     MISSING = None
 except ImportError as error:
@@ -38,6 +39,8 @@ ARGUMENTS = {
     name: {key: value for key, value in option.items() if key != "description"}
     for name, option in yaml.safe_load(DOCUMENTATION)["options"].items()
 }
+DECLARED = ("validate", "render", "preflight", "plan", "deploy")
+"""Commands that work on what is declared; the others, on what a host has."""
 CHANGED = ("changes", "committed", "rolled_back", "running", "mended")
 BAD = ("refused", "rolled_back", "rollback_failed", "busy", "error", "failed")
 FOLLOW_SECONDS = 5.0
@@ -68,7 +71,13 @@ class ActionModule(ActionBase):
             services, problems = self._command(arguments), []
         except InvalidError as error:
             services, problems = [], [problem.as_dict() for problem in error.problems]
-        return _result(arguments["command"], services, problems, arguments["fail_on_drift"])
+        result = _result(arguments["command"], services, problems, arguments["fail_on_drift"])
+        if arguments["command"] in DECLARED and not problems and SERVICES_VARIABLE not in task_vars:
+            groups = ", ".join([*task_vars["group_names"], "all"])
+            note = f"{SERVICES_VARIABLE} is not set for this host: neither in host_vars nor for its groups ({groups})"
+            result["servewright"]["note"] = note
+            result["warnings"] = [note]
+        return result
 
     def _command(self, arguments):
         command, only, plan = arguments["command"], arguments["only"], None
@@ -77,7 +86,7 @@ class ActionModule(ActionBase):
             only = list(plan)
             if not plan:
                 return []
-        if command in ("validate", "render", "preflight", "plan", "deploy"):
+        if command in DECLARED:
             releases, secrets = self._declared(only, with_secrets=command in ("plan", "deploy"))
             if command == "validate":
                 return [_ok(release) for release in releases]

@@ -36,7 +36,7 @@ def _without_ansible(paths: list[Path]) -> RunResult | None:
     valid: list[str] = []
     try:
         for path in paths:
-            for name, *definition in positions.definitions(path, set(names)):
+            for name, *definition in positions.definitions(path, set(names), sure=True):
                 found[name].append((definition[0], definition[1]))
     except positions.NeedsAnsible:
         return None

@@ -60,6 +60,7 @@ def _host_result(event: Event, result: dict[str, Any]) -> HostResult:
         services=list(answer.get("services") or []),
         problems=list(answer.get("problems") or []),
         changed=bool(result.get("changed")),
+        note=str(answer.get("note", "")),
     )
     if result.get("failed") or event["event"] == "runner_on_failed":
         explained = found.problems or any(service.get("verdict") not in _GOOD for service in found.services)

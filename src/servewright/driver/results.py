@@ -15,6 +15,8 @@ class HostResult:
     changed: bool = False
     unreachable: bool = False
     error: str = ""
+    note: str = ""
+    """Why there is nothing to do, where that may be a mistake."""
 
 
 @dataclass

@@ -38,9 +38,10 @@ def declared(
             ).located(positions)
             for name in unknown
         )
-    chosen = [service for service in services if not only or service.name in only]
+    chosen = {index: service for index, service in enumerate(services) if not only or service.name in only}
     secrets = {} if secret is None else _secrets(chosen, secret, positions)
-    return [render(service, nccl_environment(service, host, own), templates, host) for service in chosen], secrets
+    rendered = [render(one, nccl_environment(one, host, own), templates, host) for one in chosen.values()]
+    return rendered, secrets
 
 
 def valid(
@@ -50,12 +51,16 @@ def valid(
 
     Raises InvalidError with every problem.
     """
+    misspelt = validate.misspelt(variables)
+    if misspelt:
+        places = (from_ansible(variables[str(problem.path[0])], problem.path)[1] for problem in misspelt)
+        raise InvalidError(problem.located(place) for problem, place in zip(misspelt, places, strict=True))
     data: dict[str, Any] = {}
     positions: dict[Any, tuple[str, int]] = {}
     for name in (validate.SERVICES_VARIABLE, validate.HOST_VARIABLE, validate.PROFILES_VARIABLE):
         data[name], found = from_ansible(variables.get(name), (name,))
         positions |= found
-    if data[validate.SERVICES_VARIABLE] is None:
+    if validate.SERVICES_VARIABLE not in variables:
         data[validate.SERVICES_VARIABLE] = []
     host = validate.host(data[validate.HOST_VARIABLE], positions)
     own = validate.profiles(data[validate.PROFILES_VARIABLE], positions)
@@ -76,11 +81,11 @@ def nccl_environment(service: Service, host: Host, own: Sequence[profiles.Profil
 
 
 def _secrets(
-    services: Sequence[Service], secret: Callable[[str], Any], positions: Mapping[Any, tuple[str, int]]
+    services: Mapping[int, Service], secret: Callable[[str], Any], positions: Mapping[Any, tuple[str, int]]
 ) -> Secrets:
     values: Secrets = {}
     problems = []
-    for index, service in enumerate(services):
+    for index, service in services.items():
         for name, reference in service.secrets.items():
             path = (validate.SERVICES_VARIABLE, index, "secrets", name)
             if reference.file is not None:

@@ -69,7 +69,8 @@ def _problems(result: RunResult, width: int | None) -> Iterable[Line]:
     for problem, hosts in where:
         place = f"{problem['file']}:{problem.get('line', 0)}" if problem.get("file") else "inventory"
         yield [(f"{place}  ", "strong"), ("INVALID", "bad"), (f"  {', '.join(hosts)}" if hosts else "", "faint")]
-        yield from labelled("key", problem.get("path", ""), width)
+        if problem.get("path"):
+            yield from labelled("key", problem["path"], width)
         yield from labelled("problem", problem.get("message", ""), width)
         if problem.get("hint"):
             yield from labelled("hint", problem["hint"], width)
@@ -118,7 +119,10 @@ def _of_host(host: str, found: HostResult, width: int | None) -> _Block:
     if found.error:
         head: Line = [(f"{host}  ", "strong"), ("UNREACHABLE" if found.unreachable else "ERROR", "bad")]
         return True, [head, *labelled("reason", found.error, width)]
-    return False, [] if found.services or found.problems else [[(f"{host}  ", "strong"), ("no services", "faint")]]
+    if found.services or found.problems:
+        return False, []
+    head = [(f"{host}  ", "strong"), ("no services", "change" if found.note else "faint")]
+    return bool(found.note), [head, *(labelled("reason", found.note, width) if found.note else [])]
 
 
 def _verbatim(host: str, service: dict[str, Any], texts: list[Any]) -> list[Line]:

@@ -9,6 +9,8 @@ import yaml
 
 from servewright.spec.problems import InvalidError, Path, Problem
 
+PREFIX = "servewright_"
+"""What the names of all variables begin with that servewright reads."""
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -16,11 +18,14 @@ class NeedsAnsible(Exception):
     """The value holds a template, a vault or another tag that only Ansible can resolve."""
 
 
-def definitions(root: FilePath, variables: set[str]) -> list[tuple[str, Any, dict[Path, tuple[str, int]]]]:
+def definitions(
+    root: FilePath, variables: set[str], sure: bool = False
+) -> list[tuple[str, Any, dict[Path, tuple[str, int]]]]:
     """Every definition of one of the variables in the YAML files of an inventory (a file, or a folder and all below).
 
     Gives (variable, value, positions) for each. Raises InvalidError for YAML that cannot be read (with its line),
     NeedsAnsible when a definition needs Ansible to be resolved, FileNotFoundError when there is no such inventory.
+    With `sure` it also raises NeedsAnsible where a definition may be of no host, or the name of a variable misspelt.
     """
     if not root.exists():
         raise FileNotFoundError(f"no inventory at {root}")
@@ -42,10 +47,10 @@ def definitions(root: FilePath, variables: set[str]) -> list[tuple[str, Any, dic
             for path in (root.parent / folder).rglob("*")
             if path.is_file()
         )
-    found: list[tuple[str, Any, dict[Path, tuple[str, int]]]] = []
+    nodes: list[tuple[FilePath, Any]] = []
     for file in files:
         try:
-            node = yaml.compose(file.read_text(encoding="utf-8"), Loader=_Loader)
+            nodes.append((file, yaml.compose(file.read_text(encoding="utf-8"), Loader=_Loader)))
         except yaml.YAMLError as error:
             if file.suffix in (".yml", ".yaml") or root.is_file():
                 mark = getattr(error, "problem_mark", None)
@@ -64,10 +69,43 @@ def definitions(root: FilePath, variables: set[str]) -> list[tuple[str, Any, dic
             raise NeedsAnsible(f"{file} is not YAML") from None
         except UnicodeDecodeError:
             continue
+    found: list[tuple[str, Any, dict[Path, tuple[str, int]]]] = []
+    for file, node in nodes:
         for name, value in _search(node, variables):
             positions: dict[Path, tuple[str, int]] = {}
             found.append((name, _value(value, (name,), positions, str(file)), positions))
+    if sure:
+        _check_reach(root.parent if root.is_file() else root, nodes, variables)
     return found
+
+
+def _check_reach(folder: FilePath, nodes: list[tuple[FilePath, Any]], variables: set[str]) -> None:
+    """Raise NeedsAnsible where what a file defines may be of no host, or of a variable whose name is misspelt."""
+    owners = {file: _owner(file.relative_to(folder)) for file, _node in nodes}
+    keys = {file: _keys(node) for file, node in nodes}
+    known = {"all"}.union(*(keys[file] for file, owner in owners.items() if owner is None))
+    for file, node in nodes:
+        owner, defined = owners[file], {key for key in keys[file] if key.startswith(PREFIX)}
+        if defined - variables or (defined and (owner not in known if owner else defined.intersection(_top(node)))):
+            raise NeedsAnsible(f"{file}: who it is for is not certain")
+
+
+def _owner(file: FilePath) -> str | None:
+    """The group or host whose variables are in a file of an inventory, or None for one that lists groups and hosts."""
+    if len(file.parts) > 1 and file.parts[0] in ("group_vars", "host_vars"):
+        return FilePath(file.parts[1]).stem if len(file.parts) == 2 else file.parts[1]
+    return None
+
+
+def _top(node: Any) -> list[str]:
+    return [str(key.value) for key, _value in node.value] if isinstance(node, yaml.MappingNode) else []
+
+
+def _keys(node: Any) -> set[str]:
+    """All keys in a node, at any depth."""
+    if not isinstance(node, yaml.MappingNode):
+        return set()
+    return set(_top(node)).union(*(_keys(value) for _key, value in node.value))
 
 
 def _search(node: Any, variables: set[str]) -> list[tuple[str, Any]]:
@@ -77,7 +115,7 @@ def _search(node: Any, variables: set[str]) -> list[tuple[str, Any]]:
         return []
     hits: list[tuple[str, Any]] = []
     for key, value in node.value:
-        hits += [(key.value, value)] if key.value in variables else _search(value, variables)
+        hits += [(key.value, value)] if str(key.value) in variables else _search(value, variables)
     return hits
 
 
@@ -86,6 +124,8 @@ def _value(node: Any, path: Path, positions: dict[Path, tuple[str, int]], file: 
     if isinstance(node, yaml.MappingNode):
         out: dict[Any, Any] = {}
         for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise InvalidError([Problem(path, "a key must be text", None, "", file, key.start_mark.line + 1)])
             place = (*path, key.value)
             if key.value in out:
                 raise InvalidError(

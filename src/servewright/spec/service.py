@@ -181,7 +181,8 @@ class ServiceBase(Strict):
     model: Model = Field(description="The model that is served.")
     gpus: list[Annotated[int, Field(ge=0)]] = Field(
         default_factory=list,
-        description="The claim: indices (PCI bus order) of the GPUs this service holds. Empty: CPU.",
+        description="The claim: indices (PCI bus order) of the GPUs this service holds, for instance [0, 1]; "
+        "empty: CPU.",
     )
     parallelism: Parallelism = Field(default_factory=Parallelism, description="How the model is spread over the GPUs.")
     listen: Listen = Field(description="Where the HTTP server listens.")

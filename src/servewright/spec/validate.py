@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, TypeVar, get_origin
 
 from pydantic import BaseModel, ValidationError
 
@@ -73,6 +75,17 @@ def all_profiles(definitions: Iterable[tuple[Any, Positions]]) -> tuple[list[Pro
     return found, places
 
 
+def misspelt(names: Iterable[str]) -> list[Problem]:
+    """Variables whose names are nearly that of one of the declared ones; nobody would read them."""
+    declared = (SERVICES_VARIABLE, HOST_VARIABLE, PROFILES_VARIABLE)
+    near = {name: get_close_matches(name, declared, n=1, cutoff=0.9) for name in names if name not in declared}
+    return [
+        Problem((name,), f"unknown variable {name!r}", None, f"did you mean {meant[0]!r}?")
+        for name, meant in near.items()
+        if meant and name != "servewright_hosts"  # of the playbooks: the hosts to work on
+    ]
+
+
 def _valid(model: type[M], data: Any, path: Path, positions: Positions | None) -> M:
     try:
         return model.model_validate(data)
@@ -116,26 +129,78 @@ def _problems(error: ValidationError, model: type[BaseModel], prefix: Path) -> l
     for item in error.errors(include_url=False):
         path: Path = (*prefix, *item["loc"])
         value = item["input"]
+        shown = _short(value)
+        if path[-2:-1] == ("secrets",):
+            value, shown = "(not shown)", "what stands here"  # most likely the secret itself
         if item["type"] == "extra_forbidden":
-            name = str(item["loc"][-1])
-            problems.append(
-                Problem(path, f"unknown key {name!r}", value, nearest(name, _fields(model, item["loc"][:-1])))
-            )
+            problems.append(Problem(path, f"unknown key {item['loc'][-1]!r}", value, _other_key(model, item["loc"])))
         elif item["type"] == "missing":
             problems.append(Problem(path, "is missing"))
         elif item["type"] == "string_type" and isinstance(value, (int, float)):
-            problems.append(Problem(path, f"{value!r} is not text", value, f'write it in quotes: "{_yaml(value)}"'))
-        elif isinstance(value, str) and item["type"] in ("int_type", "float_type", "bool_type"):
-            problems.append(
-                Problem(path, f"{value!r} is text, not {_NAMES[item['type']]}", value, "write it without quotes")
-            )
+            problems.append(Problem(path, f"{shown} is not text", value, f'write it in quotes: "{_yaml(value)}"'))
+        elif item["type"] in _NAMES:
+            found = "is empty" if value is None else f"{shown} is {_kind(value)}"
+            message = f"{found}, not {_NAMES[item['type']]}"
+            problems.append(Problem(path, message, value, _right_type(model, item)))
+        elif item["type"] == "string_pattern_mismatch":
+            message = f"{shown} does not match {item['ctx']['pattern']}"
+            problems.append(Problem(path, message, value, _description(model, item["loc"])))
         else:
             message = item["msg"].removeprefix("Value error, ").removeprefix("Input ")
-            problems.append(Problem(path, f"{_short(value)} {message[0].lower()}{message[1:]}", value))
+            problems.append(Problem(path, f"{shown} {message[0].lower()}{message[1:]}", value))
     return problems
 
 
-_NAMES = {"int_type": "a whole number", "float_type": "a number", "bool_type": "true or false"}
+_NAMES = {
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "list_type": "a list",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "string_type": "text",
+}
+
+
+def _right_type(model: type[BaseModel], item: Mapping[str, Any]) -> str:
+    """What to write instead of a value of the wrong type."""
+    kind, value = item["type"], item["input"]
+    if kind in ("int_type", "float_type", "bool_type") and isinstance(value, str) and _PLAIN[kind].fullmatch(value):
+        return "write it without quotes"
+    keys = _fields(model, item["loc"])
+    if keys:
+        return f"{'each item is a mapping' if kind == 'list_type' else 'a mapping'} with the keys {', '.join(keys)}"
+    return _description(model, item["loc"])
+
+
+_PLAIN = {
+    "int_type": re.compile(r"-?[0-9]+"),
+    "float_type": re.compile(r"-?[0-9]+(\.[0-9]+)?"),
+    "bool_type": re.compile("true|false"),
+}
+"""Text that is a value of the type as soon as its quotes are gone."""
+
+
+def _other_key(model: type[BaseModel], loc: Sequence[int | str]) -> str:
+    """What an unknown key may have been meant for: a near name, or the same name in another place."""
+    name, siblings = str(loc[-1]), _fields(model, loc[:-1])
+    hint = nearest(name, siblings)
+    if hint.startswith("known"):
+        elsewhere = [".".join(path) for path in _paths(model) if path[-1] == name and len(path) > 1]
+        if len(elsewhere) == 1:
+            return f"did you mean {elsewhere[0]!r}?"
+        others = [engine for engine, other in SERVICES.items() if name in _fields(other, loc[:-1])]
+        return "; ".join([*(f"{name!r} is an option of {engine}" for engine in others), hint])
+    return hint
+
+
+def _paths(model: type[BaseModel], prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Where each key of a model is, with those of the mappings in it; what is in lists is left out."""
+    for name, field in model.model_fields.items():
+        yield (*prefix, name)
+        inner = _inner(field.annotation)
+        if inner is not None and get_origin(field.annotation) is not list:
+            yield from _paths(inner, (*prefix, name))
 
 
 def _fields(model: type[BaseModel], loc: Sequence[int | str]) -> list[str]:
@@ -146,6 +211,16 @@ def _fields(model: type[BaseModel], loc: Sequence[int | str]) -> list[str]:
         if field is not None:
             current = _inner(field.annotation)
     return list(getattr(current, "model_fields", {}))
+
+
+def _description(model: type[BaseModel], loc: Sequence[int | str]) -> str:
+    """What the nearest key at or above a location is for, in the words of the reference page."""
+    text, current = "", model
+    for part in loc:
+        field = getattr(current, "model_fields", {}).get(part)
+        if field is not None:
+            text, current = field.description or text, _inner(field.annotation) or current
+    return text
 
 
 def _inner(annotation: Any) -> Any:
@@ -160,9 +235,18 @@ def _inner(annotation: Any) -> Any:
 
 
 def _kind(value: Any) -> str:
-    return {dict: "a mapping", list: "a list", str: "text", type(None): "nothing"}.get(
-        type(value), type(value).__name__
-    )
+    return _KINDS.get(type(value), type(value).__name__)
+
+
+_KINDS = {
+    dict: "a mapping",
+    list: "a list",
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    type(None): "nothing",
+}
 
 
 def _yaml(value: Any) -> str:

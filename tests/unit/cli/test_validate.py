@@ -84,7 +84,7 @@ def test_profiles_of_the_inventory_are_known(validate: Validate) -> None:
     own = {"name": "own", "settings": {"NCCL_ALGO": {"value": "Ring", "reason": "measured"}}}
 
     assert validate(hosts=hosts(service)) == 3
-    assert validate(profiles={"servewright_nccl_profiles": [own]}) == 0
+    assert validate(profiles={"all": {"vars": {"servewright_nccl_profiles": [own]}}}) == 0
 
 
 def test_yaml_that_cannot_be_read_is_a_problem_with_a_line(
@@ -100,6 +100,8 @@ def test_yaml_that_cannot_be_read_is_a_problem_with_a_line(
         ([], yaml.safe_dump(hosts(SERVICE | {"version": "{{ version }}"}))),
         ([], "all: {vars: {servewright_services: !vault x}}"),
         ([], "all: {hosts: {gpu1: {}}}"),
+        ([], yaml.safe_dump({"servewright_services": [SERVICE]})),  # a group of this name, to Ansible
+        ([], yaml.safe_dump(hosts(SERVICE, servewright_hots={"gpus": 8}))),
         (["--limit", "gpu1"], yaml.safe_dump(hosts(SERVICE))),
         (["-e", "x=1"], yaml.safe_dump(hosts(SERVICE))),
         (["kimi"], yaml.safe_dump(hosts(SERVICE))),
@@ -113,3 +115,35 @@ def test_what_only_ansible_can_tell_is_left_to_it(validate: Validate, arguments:
 def test_an_inventory_that_is_not_there_is_an_error(validate: Validate, capsys: pytest.CaptureFixture[str]) -> None:
     assert validate("-i", "nowhere") == 1
     assert capsys.readouterr().out.startswith("error  no inventory at nowhere")
+
+
+@pytest.mark.parametrize("name", ["llm.yml", "llm/services.yml", "gpu1.yml", "all.yml"])
+def test_variables_of_a_group_that_nobody_is_in_are_left_to_ansible(
+    validate: Validate, tmp_path: Path, name: str
+) -> None:
+    file = tmp_path / "inventory" / "group_vars" / name
+    file.parent.mkdir(parents=True)
+    file.write_text(yaml.safe_dump({"servewright_services": [SERVICE]}))
+
+    assert validate(hosts="llm: {hosts: {gpu1: {}}}") == 0
+    if name != "all.yml":
+        assert validate(hosts="lmm: {hosts: {gpu2: {}}}") == PLAYBOOK
+
+
+@pytest.mark.parametrize(
+    ("name", "variable", "said"),
+    [
+        ("lmm", "servewright_services", "neither in host_vars nor for its groups (llm, all)"),
+        ("llm", "servewright_service", "group_vars/llm.yml:2  INVALID  gpu1"),
+        ("llm", "servewright_service", "did you mean 'servewright_services'?"),
+    ],
+)
+def test_a_declaration_that_reaches_no_host_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, variable: str, said: str
+) -> None:
+    (tmp_path / "group_vars").mkdir()
+    (tmp_path / "hosts.yml").write_text("llm: {hosts: {gpu1: {}}}")
+    (tmp_path / "group_vars" / f"{name}.yml").write_text(yaml.safe_dump({variable: [SERVICE]}))
+
+    assert main.run(["validate", "-i", str(tmp_path)]) == 3
+    assert said in capsys.readouterr().out

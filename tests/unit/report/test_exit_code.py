@@ -35,6 +35,9 @@ AWAY = HostResult(error="no route", unreachable=True)
         ([of("error")], 1),
         ([of("no such verdict")], 1),
         ([HostResult(services=[{}])], 1),
+        ([HostResult(note="not set")], 3),
+        ([HostResult(note="not set"), HostResult(services=[{"verdict": "committed"}])], 0),
+        ([HostResult()], 0),
     ],
 )
 def test_one_kind_of_result(hosts: list[HostResult], code: int) -> None:

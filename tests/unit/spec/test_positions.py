@@ -44,7 +44,7 @@ def test_a_problem_names_file_and_line(tmp_path):
 def test_definitions_are_found_in_group_and_host_variables(tmp_path):
     for folder in ("group_vars", "host_vars/a"):
         (tmp_path / folder).mkdir(parents=True)
-        (tmp_path / folder / "x.yml").write_text("servewright_services: []\n")
+        (tmp_path / folder / "a.yml").write_text("servewright_services: []\n")
     assert len(read(tmp_path, "all: {hosts: {a: {}}}\n")) == 2
 
 
@@ -70,6 +70,11 @@ def test_broken_yaml_names_its_line(tmp_path):
 def test_a_key_that_stands_twice_is_an_error(tmp_path):
     with pytest.raises(InvalidError, match=r"hosts.yml:3.*stands here twice"):
         read(tmp_path, "servewright_services:\n  - name: a\n    name: b\n")
+
+
+def test_a_key_that_is_no_text_is_an_error(tmp_path):
+    with pytest.raises(InvalidError, match=r"hosts.yml:3.*a key must be text"):
+        read(tmp_path, "servewright_services:\n  - name: a\n    ? [b]\n    : c\n")
 
 
 def test_a_missing_inventory_is_named(tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from servewright.nccl.profiles import Profile
@@ -33,7 +35,16 @@ CASES = [
     ),
     (service(listen={"port": 70000}), "[0].listen.port: 70000 should be less than or equal to 65535"),
     (service(listen={}), "[0].listen.port: is missing"),
-    (service(name="Tiny"), "[0].name: 'Tiny' string should match pattern"),
+    (service(name="Tiny"), "[0].name: 'Tiny' does not match ^[a-z][a-z0-9-]{0,26}$ (Name of the service and of its "),
+    (service(gpus="0,1"), "[0].gpus: '0,1' is text, not a list (The claim: indices (PCI bus order) of the GPUs"),
+    (service(gpus=["0-7"]), "[0].gpus[0]: '0-7' is text, not a whole number (The claim: indices"),
+    (service(verify={"load_timeout": "30m"}), "'30m' is text, not a number (Upper bound in seconds"),
+    (service(verify={"prompts": "Hi"}), "'Hi' is text, not a list (each item is a mapping with the keys prompt, "),
+    (service(model="Kimi"), "[0].model: 'Kimi' is text, not a mapping (a mapping with the keys path, served_name, "),
+    (service(model=None), "[0].model: is empty, not a mapping (a mapping with the keys path, served_name, "),
+    (service(port=30000), "[0].port: unknown key 'port' (did you mean 'listen.port'?)"),
+    (service(options={"max_num_seqs": 8}), "unknown key 'max_num_seqs' ('max_num_seqs' is an option of vllm; known: "),
+    (service(secrets={"A": "CANARY"}), "[0].secrets.A: what stands here is text, not a mapping (a mapping with the "),
     (service(model={"path": "models/x", "served_name": "x"}), "[0].model.path: 'models/x' must be an absolute path"),
     (
         service(options={"attention_backnd": "x"}),
@@ -81,9 +92,11 @@ CASES = [
 @pytest.mark.failure("6.6")
 @pytest.mark.parametrize(("data", "message"), CASES, ids=[message[:60] for _data, message in CASES])
 def test_a_bad_service_is_refused(data, message):
-    (found,) = problems([data])
-    assert message in found
-    assert "CANARY" not in found
+    with pytest.raises(InvalidError) as caught:
+        validate.services([data])
+    (found,) = caught.value.problems
+    assert message in str(found)
+    assert "CANARY" not in json.dumps(found.as_dict())
 
 
 PAIRS = [
