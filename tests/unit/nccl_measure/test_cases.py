@@ -54,27 +54,6 @@ def test_a_setting_is_read_back_from_its_name() -> None:
         assert Setting.read(str(setting)) == setting
 
 
-def test_sweep_names_each_setting_once_and_gives_it_a_table() -> None:
-    wide = cases.widened(SIX, 32, ("LL", "Simple"))
-    found = cases.sweep(
-        wide,
-        {
-            "all_reduce": [Setting("Ring", "LL", 2), Setting("Tree", "LL")],
-            "all_gather": [Setting("Ring", "LL", 2)],
-        },
-        "/lib/tuner.so",
-        ranks=8,
-    )
-    assert [case.name for case in found] == ["Ring/LL/2", "Tree/LL"]
-    ring, tree = found
-    assert ring.collectives == ("all_reduce", "all_gather")
-    assert ring.files[cases.TABLE] == (
-        "allreduce,0,9223372036854775807,ring,ll,2,1,8\nallgather,0,9223372036854775807,ring,ll,2,1,8\n"
-    )
-    assert tree.files[cases.TABLE] == "allreduce,0,9223372036854775807,tree,ll,-1,1,8\n"
-    assert ring.environment[cases.PLUGIN] == "/lib/tuner.so"
-
-
 def test_a_wide_environment_leaves_the_choice_to_the_tuner() -> None:
     wide = cases.widened(SIX, 32, ("LL", "Simple"))
     assert wide == {

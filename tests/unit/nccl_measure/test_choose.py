@@ -89,7 +89,8 @@ def test_nothing_right_leaves_nothing_to_choose() -> None:
 def test_finalists_are_those_that_may_yet_win_somewhere() -> None:
     times = {**TIMES, "Tree/LL": (10.4, 30.0, 900.0, 9000.0), "Tree/Simple": (40.0, 40.0, 70.0, 2300.0)}
     candidates = [LL, SIMPLE, TREE, Setting("Tree", "Simple")]
-    assert choose.finalists(_summaries(times), "all_reduce", candidates) == [LL, SIMPLE, TREE]
+    found = choose.finalists(_summaries(times), "all_reduce", candidates)
+    assert found == {SIZES[0]: [LL, TREE], SIZES[1]: [LL], SIZES[2]: [SIMPLE], SIZES[3]: [SIMPLE]}
 
 
 def test_the_table_is_what_the_plugin_reads() -> None:

@@ -12,7 +12,7 @@ from servewright.nccl.measure.record import Timing
 def _timing(
     case: str, median: float, round_: int = 1, correct: bool = True, size: int = 14336, calls: int = 50
 ) -> Timing:
-    return Timing(case, round_, "all_reduce", size, median, median * 0.98, median * 1.02, 1.0, correct, calls)
+    return Timing(case, round_, "all_reduce", size, median, median * 0.98, median * 1.02, correct, calls)
 
 
 def _summaries(**times: tuple[float, ...]) -> dict[compare.Key, compare.Summary]:
@@ -59,7 +59,7 @@ def test_the_median_of_rounds_counts_not_the_luckiest() -> None:
 
 
 def test_a_disturbed_start_does_not_hide_a_difference() -> None:
-    disturbed = Timing("one", 3, "all_reduce", 14336, 10.1, 9.9, 40.0, 1.0, True, 50)
+    disturbed = Timing("one", 3, "all_reduce", 14336, 10.1, 9.9, 40.0, True, 50)
     calm = [_timing("one", 10.0, 1), _timing("one", 10.2, 2), disturbed, _timing("other", 20.0)]
     summaries = compare.summarise(calm)
     first, second = summaries["one", "all_reduce", 14336], summaries["other", "all_reduce", 14336]

@@ -10,7 +10,7 @@ from servewright.nccl.measure import compare, plot
 from servewright.nccl.measure.record import Timing
 
 SUMMARIES = compare.summarise(
-    Timing(case, 1, "all_reduce", size, size / speed + 10, size / speed + 9, size / speed + 11, 1.0, True, 50)
+    Timing(case, 1, "all_reduce", size, size / speed + 10, size / speed + 9, size / speed + 11, True, 50)
     for case, speed in (("nothing set", 100.0), ("the six", 30.0))
     for size in (14336, 917504, 58720256)
 )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from servewright.nccl.measure import plugin
+from servewright.nccl import measure
 
 COMPILER = shutil.which("cc")
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C compiler here")
@@ -24,11 +24,10 @@ LOGGER = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_ulong, ctypes.c_char_p, c
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    folder = tmp_path_factory.mktemp("plugin")
-    source, target = folder / "tuner_plugin.c", folder / plugin.LIBRARY
-    source.write_text(plugin.source(), encoding="utf-8")
-    command = plugin.build(str(COMPILER), str(source), str(target))
-    subprocess.run([*command, "-Wall", "-Wextra", "-Werror"], check=True)
+    source = Path(measure.__file__).with_name("tuner_plugin.c")
+    target = tmp_path_factory.mktemp("plugin") / "tuner.so"
+    options = ("-O2", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror")
+    subprocess.run([str(COMPILER), *options, "-o", target, source], check=True)
     return ctypes.CDLL(str(target))
 
 

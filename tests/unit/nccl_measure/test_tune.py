@@ -76,7 +76,7 @@ class Machine:
                 for name, size, setting in self._wanted(case):
                     self.now += 0.03
                     us = self.true(setting, size) * start * math.exp(self.random.gauss(0, self.unsteady))
-                    timings.append(Timing(name, case.round, "all_reduce", size, us, us, us, 1.0, True, 50))
+                    timings.append(Timing(name, case.round, "all_reduce", size, us, us, us, True, 50))
         return Record({}, tuple(timings), ())
 
     def _wanted(self, case: Case) -> Iterator[tuple[str, int, cases.Setting]]:

@@ -242,30 +242,8 @@ def everywhere(environment: Environment, setting: Setting) -> Case:
     return Case(f"{setting} everywhere", found)
 
 
-def sweep(
-    environment: Environment, candidates: Mapping[str, Sequence[Setting]], plugin: str, ranks: int
-) -> list[Case]:
-    """Each setting for messages of every size, by way of the tuner plugin that will apply the result.
-
-    environment: as `widened` returns it. candidates by collective; a setting that several share is one case.
-    """
-    by_setting: dict[Setting, list[str]] = {}
-    for collective, listed in candidates.items():
-        for setting in listed:
-            by_setting.setdefault(setting, []).append(collective)
-    return [
-        Case(
-            str(setting),
-            {**environment, PLUGIN: plugin},
-            {TABLE: "".join(row(name, 0, ENDLESS, setting, ranks) + "\n" for name in names)},
-            collectives=tuple(names),
-        )
-        for setting, names in by_setting.items()
-    ]
-
-
 def sweep_without_plugin(environment: Environment, candidates: Mapping[str, Sequence[Setting]]) -> list[Case]:
-    """The same by variables alone, for hosts that get no plugin: the result is one environment for all sizes."""
+    """Each setting by variables alone, for hosts that get no plugin: the result is one environment for all sizes."""
     found: list[Case] = []
     for setting in dict.fromkeys(setting for listed in candidates.values() for setting in listed):
         names = tuple(name for name, listed in candidates.items() if setting in listed)

@@ -23,32 +23,17 @@ SHORTLIST = 0.05
 
 
 def finalists(
-    summaries: Mapping[Key, Summary],
-    collective: str,
-    candidates: Sequence[Setting],
-    margin: float = SHORTLIST,
-) -> list[Setting]:
-    """The settings that further rounds may show to be the best at some size.
+    summaries: Mapping[Key, Summary], collective: str, candidates: Sequence[Setting]
+) -> dict[int, list[Setting]]:
+    """For each size the settings that further rounds may show to be the best there.
 
     The best of many noisy times is partly luck, so the winner of a single sweep does worse when it is measured
     again. Measure these again, and choose from those times alone.
     Raises NothingToChooseError, MethodError.
     """
-    by_size = finalists_by_size(summaries, collective, candidates, margin)
-    kept = {setting for found in by_size.values() for setting in found}
-    return [setting for setting in candidates if setting in kept]
-
-
-def finalists_by_size(
-    summaries: Mapping[Key, Summary],
-    collective: str,
-    candidates: Sequence[Setting],
-    margin: float = SHORTLIST,
-) -> dict[int, list[Setting]]:
-    """The same, for each size those that may be the best there. Raises NothingToChooseError, MethodError."""
     usable, best = _usable(summaries, collective, candidates)
     return {
-        size: [setting for setting, found in usable.items() if found[size] <= best[size] * (1 + margin)]
+        size: [setting for setting, found in usable.items() if found[size] <= best[size] * (1 + SHORTLIST)]
         for size in best
     }
 

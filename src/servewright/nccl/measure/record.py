@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .probe import BYTES_PER_GRAPH
-
-SCHEMA = "servewright.nccl.probe/1"
+from .probe import BYTES_PER_GRAPH, SCHEMA
 
 
 class RecordError(ValueError):
@@ -30,7 +28,6 @@ class Timing:
     median: float
     p10: float
     p90: float
-    bus_gb_per_s: float
     correct: bool
     calls: int
 
@@ -74,11 +71,6 @@ class Record:
             + ("" if self.raw["complete"] else ", CUT SHORT")
         )
 
-    def only(self, cases: Iterable[str]) -> Record:
-        """The same with the timings of these cases alone."""
-        kept = set(cases)
-        return Record(self.raw, tuple(t for t in self.timings if t.case in kept), self.diagnoses)
-
 
 def read(text: str) -> Record:
     """Raises RecordError."""
@@ -119,7 +111,6 @@ def _timing(row: Mapping[str, Any], case: Mapping[str, Any], job: Mapping[str, A
         median=float(row["median_us"]),
         p10=float(row["p10_us"]),
         p90=float(row["p90_us"]),
-        bus_gb_per_s=float(row["bus_gb_per_s"]),
         correct=bool(row["correct"]),
         # The first records name the most in the job alone; the rule is the probe's.
         calls=int(row.get("calls") or max(1, min(job["calls"], BYTES_PER_GRAPH // row["bytes"]))),

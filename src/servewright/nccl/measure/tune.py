@@ -124,7 +124,7 @@ def _short(case: Case) -> Case:
 
 def finalists(plan: Plan, sweep: Record) -> dict[int, list[Setting]]:
     summaries = compare.summarise(compare.levelled(sweep.timings))
-    return choose.finalists_by_size(summaries, plan.collective, plan.candidates)
+    return choose.finalists(summaries, plan.collective, plan.candidates)
 
 
 def finals_starts(plan: Plan, chosen: Mapping[int, Sequence[Setting]]) -> list[Case]:
