@@ -66,7 +66,6 @@ def request(what: str, release: Mapping[str, Any], options: Options, variables: 
         "ablate": ablate,
         "rehearsal": options.rehearsal,
         "dtype": flags[flags.index("--dtype") + 1] if "--dtype" in flags[:-1] else None,
-        "environment": {},
     }
 
 

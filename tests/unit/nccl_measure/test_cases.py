@@ -37,16 +37,13 @@ def test_ablation_leaves_out_each_variable_and_tries_each_alone() -> None:
 
 
 def test_settings_fit_the_topology() -> None:
-    pcie = cases.settings("all_reduce", "pcie", (None, 8))
+    pcie = cases.settings("pcie", (8,))
     assert Setting("Ring", "LL", 8) in pcie
     assert Setting("Tree", "Simple") in pcie
-    assert not any(s.protocol == "LL128" or s.algorithm == "NVLS" for s in pcie)
-    assert Setting("Ring", "LL128", 8) in cases.settings("all_reduce", "pcie", (8,), ll128=True)
-    nvlink = cases.settings("all_reduce", "nvlink", (None,))
+    assert {s.protocol for s in pcie} == {"LL", "Simple"}
+    nvlink = cases.settings("nvlink", ())
     assert Setting("Ring", "LL128") in nvlink
-    assert [s for s in nvlink if s.algorithm == "NVLS"] == [Setting("NVLS", "Simple")]
-    assert not any(s.algorithm == "NVLS" for s in cases.settings("all_reduce", "nvlink", nvls=False))
-    assert {s.algorithm for s in cases.settings("all_gather", "pcie")} == {"Ring"}
+    assert {s.algorithm for s in nvlink} == {"Ring", "Tree"}
 
 
 def test_a_setting_is_read_back_from_its_name() -> None:
@@ -55,24 +52,15 @@ def test_a_setting_is_read_back_from_its_name() -> None:
 
 
 def test_a_wide_environment_leaves_the_choice_to_the_tuner() -> None:
-    wide = cases.widened(SIX, 32, ("LL", "Simple"))
-    assert wide == {
-        "NCCL_P2P_LEVEL": "SYS",
-        "NCCL_BUFFSIZE": "16777216",
-        "NCCL_NTHREADS": "512",
-        "NCCL_MIN_CTAS": "32",
-    }
-    assert cases.widened({}, 32)["NCCL_PROTO"] == "LL,LL128,Simple"
+    assert cases.wide("pcie", 32) == {"NCCL_MIN_CTAS": "32"}
+    assert cases.wide("nvlink", 16) == {"NCCL_MIN_CTAS": "16", "NCCL_PROTO": "LL,LL128,Simple"}
 
 
 def test_without_a_plugin_a_setting_is_an_environment() -> None:
-    listed = {"all_reduce": [Setting("Ring", "LL", 2), Setting("Tree", "Simple")]}
-    fixed, free = cases.sweep_without_plugin({"NCCL_P2P_LEVEL": "SYS", "NCCL_ALGO": "Tree"}, listed)
-    assert fixed.environment == {
-        "NCCL_P2P_LEVEL": "SYS",
+    assert cases.everywhere(Setting("Ring", "LL", 2)) == {
         "NCCL_ALGO": "Ring",
         "NCCL_PROTO": "LL",
         "NCCL_MIN_CTAS": "2",
         "NCCL_MAX_CTAS": "2",
     }
-    assert free.environment == {"NCCL_P2P_LEVEL": "SYS", "NCCL_ALGO": "Tree", "NCCL_PROTO": "Simple"}
+    assert cases.everywhere(Setting("Tree", "Simple")) == {"NCCL_ALGO": "Tree", "NCCL_PROTO": "Simple"}

@@ -78,6 +78,6 @@ def test_a_tuned_table_follows_from_what_it_was_chosen_from(path: Path) -> None:
     read = record.read((finals if finals.exists() else path.with_name("sweep.json")).read_text(encoding="utf-8"))
     summaries = compare.summarise(compare.levelled(read.timings) if finals.exists() else read.timings)
     candidates = [cases.Setting.read(name) for name in compare.cases(summaries)]
-    again = choose.table(choose.bands(summaries, "all_reduce", candidates, partial=finals.exists()), read.ranks)
+    again = choose.table(choose.bands(summaries, candidates, partial=finals.exists()), read.ranks)
     kept = path.read_text(encoding="utf-8").splitlines(keepends=True)
     assert "".join(kept[1:]) == again

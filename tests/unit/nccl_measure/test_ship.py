@@ -19,7 +19,6 @@ REQUEST = {
     "what": "bench",
     "ranks": 2,
     "topology": "pcie",
-    "environment": {},
     "profiles": {"nothing set": {}},
     "weights": {"decode": 1, "prefill": 1},
     "seconds": 1,

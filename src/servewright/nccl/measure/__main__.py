@@ -60,7 +60,7 @@ def side_by_side(request: Request, bench: Bench) -> dict[str, Any]:
     found = bench.measure("bench", tune.paced(gangs, plan.seconds))
     if not found.timings:
         raise tune.NothingMeasuredError("bench", found)
-    scores = choose.single(compare.summarise(found.timings), plan.messages, plan.weights, plan.collective)
+    scores = choose.single(compare.summarise(found.timings), plan.messages, plan.weights)
     return tune.Outcome("bench", None, {}, [], scores).as_json()
 
 

@@ -11,21 +11,17 @@ Environment = Mapping[str, str]
 Topology = Literal["pcie", "nvlink"]
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter")
-PROTOCOLS = ("LL", "LL128", "Simple")
-# Of the algorithms that work inside one host. NVLS needs NVSwitch and multicast.
-_ALGORITHMS = {
-    "pcie": {"all_reduce": ("Ring", "Tree"), "all_gather": ("Ring",), "reduce_scatter": ("Ring",)},
-    "nvlink": {
-        "all_reduce": ("Ring", "Tree", "NVLS"),
-        "all_gather": ("Ring", "NVLS"),
-        "reduce_scatter": ("Ring", "NVLS"),
-    },
-}
-CHANNELS = (1, 2, 4, 8, 16, 32)
+COLLECTIVE = "all_reduce"
+"""What tensor parallelism waits for, so what a table is tuned for."""
+# NVLS is not among them: it needs multicast, which may be off or broken, and nothing here can tell.
+ALGORITHMS = ("Ring", "Tree")
+# On PCIe NCCL keeps LL128 off, because not every path keeps 128-byte stores together: data can be wrong without an
+# error.
+PROTOCOLS = {"pcie": ("LL", "Simple"), "nvlink": ("LL", "LL128", "Simple")}
+CHANNELS = (2, 4, 8, 16, 32)
+"""One channel was never the best of anything measured so far."""
 PLUGIN = "NCCL_TUNER_PLUGIN"
 TABLE = "NCCL_TUNER_CONFIG_FILE"
-WORDS = {"all_reduce": "allreduce", "all_gather": "allgather", "reduce_scatter": "reducescatter"}
-"""A collective's name in a tuner table."""
 ENDLESS = 2**63 - 1
 NOTHING = "nothing set"
 """The name of the case without any variable."""
@@ -44,15 +40,14 @@ class Case:
     """One start of a process group. files: variables whose value is to be the path of a file with this text.
 
     trials: tables measured in turn on this start's one communicator, by the name they get in the result. prune: a
-    trial that is slower than the best of its size by more than this factor is timed once and left. sizes,
-    collectives and repeats: the job's when None.
+    trial that is slower than the best of its size by more than this factor is timed once and left. sizes and repeats:
+    the job's when None.
     """
 
     name: str
     environment: Environment = field(default_factory=dict)
     files: Environment = field(default_factory=dict)
     round: int = 1
-    collectives: tuple[str, ...] | None = None
     sizes: tuple[int, ...] | None = None
     repeats: int | None = None
     trials: Mapping[str, Trial] = field(default_factory=dict)
@@ -65,8 +60,6 @@ class Case:
             "files": dict(self.files),
             "round": self.round,
         }
-        if self.collectives is not None:
-            row["collectives"] = list(self.collectives)
         if self.sizes is not None:
             row["sizes"] = list(self.sizes)
         if self.repeats is not None:
@@ -143,37 +136,21 @@ def only(variable: str) -> str:
     return f"only {variable}"
 
 
-def settings(
-    collective: str,
-    topology: Topology,
-    channels: Sequence[int | None] = (None, *CHANNELS),
-    *,
-    ll128: bool = False,
-    nvls: bool = True,
-) -> list[Setting]:
-    """All combinations that NCCL can run inside one host of this topology.
-
-    ll128: also on PCIe, where NCCL keeps it off because not every path keeps 128-byte stores together; data can be
-    wrong without an error. nvls false: multicast is switched off or absent.
-    """
-    found: list[Setting] = []
-    for algorithm in _ALGORITHMS[topology][collective]:
-        if algorithm == "NVLS" and not nvls:
-            continue
-        for protocol in PROTOCOLS:
-            if (algorithm == "NVLS" and protocol != "Simple") or (
-                protocol == "LL128" and topology == "pcie" and not ll128
-            ):
-                continue
-            found += [Setting(algorithm, protocol, count) for count in channels]
-    return found
+def settings(topology: Topology, channels: Sequence[int]) -> list[Setting]:
+    """All that a tuner may choose from inside one host of this topology."""
+    return [
+        Setting(algorithm, protocol, count)
+        for algorithm in ALGORITHMS
+        for protocol in PROTOCOLS[topology]
+        for count in (None, *channels)
+    ]
 
 
-def row(collective: str, low: int, high: int, setting: Setting, ranks: int) -> str:
+def row(low: int, high: int, setting: Setting, ranks: int) -> str:
     """One line of a tuner table in the format of NCCL's example plugin (2.27.7 and newer)."""
     return ",".join(
         [
-            WORDS[collective],
+            "allreduce",
             str(low),
             str(high),
             setting.algorithm.lower(),
@@ -185,73 +162,41 @@ def row(collective: str, low: int, high: int, setting: Setting, ranks: int) -> s
     )
 
 
-def widened(environment: Environment, most: int, protocols: Sequence[str] = PROTOCOLS) -> dict[str, str]:
-    """An environment in which a tuner may pick up to `most` channels and, if named, LL128.
+def wide(topology: Topology, most: int) -> dict[str, str]:
+    """An environment in which a tuner may pick any of the topology's protocols and up to `most` channels.
 
     A tuner chooses among what the communicator has: NCCL makes the channels at its start, and a protocol that is
-    off stays off. Variables that would override or narrow its choice are dropped.
+    off stays off.
     """
-    overriding = {
-        "NCCL_ALGO",
-        "NCCL_PROTO",
-        "NCCL_MAX_NCHANNELS",
-        "NCCL_MIN_NCHANNELS",
-        "NCCL_MAX_CTAS",
-        "NCCL_MIN_CTAS",
-        "NCCL_MAX_NRINGS",
-        "NCCL_MIN_NRINGS",
-    }
-    wide = {key: value for key, value in environment.items() if key not in overriding}
-    wide["NCCL_MIN_CTAS"] = str(most)
-    if "LL128" in protocols:
-        wide["NCCL_PROTO"] = "LL,LL128,Simple"
-    return wide
+    allowed = {"NCCL_PROTO": ",".join(PROTOCOLS[topology])} if "LL128" in PROTOCOLS[topology] else {}
+    return {"NCCL_MIN_CTAS": str(most), **allowed}
 
 
 def trials(
-    environment: Environment,
-    wanted: Mapping[Setting, Sequence[int]],
-    collective: str,
-    plugin: str,
-    ranks: int,
-    number: int,
+    environment: Environment, wanted: Mapping[Setting, Sequence[int]], plugin: str, ranks: int, number: int
 ) -> Case:
     """All settings on the communicator of one start, at the sizes wanted: start-to-start spread is common to all.
 
-    environment: as `widened` returns it. number: of the start; each has an order of its own.
+    environment: as `wide` returns it. number: of the start; each has an order of its own.
     """
     order = random.Random(number).sample(list(wanted), len(wanted))
     return Case(
         "trials",
         {**environment, PLUGIN: plugin},
         round=number,
-        collectives=(collective,),
         sizes=tuple(sorted({size for sizes in wanted.values() for size in sizes})),
         trials={
-            str(setting): Trial(row(collective, 0, ENDLESS, setting, ranks) + "\n", tuple(wanted[setting]))
+            str(setting): Trial(row(0, ENDLESS, setting, ranks) + "\n", tuple(wanted[setting]))
             for setting in order
         },
     )
 
 
-def everywhere(environment: Environment, setting: Setting) -> Case:
-    """A setting for all sizes by variables alone. environment: as `widened` returns it."""
-    found = {**environment, "NCCL_ALGO": setting.algorithm, "NCCL_PROTO": setting.protocol}
+def everywhere(setting: Setting) -> dict[str, str]:
+    """The environment that has NCCL take a setting for all sizes, without a plugin."""
+    found = {"NCCL_ALGO": setting.algorithm, "NCCL_PROTO": setting.protocol}
     if setting.channels:
         found |= {"NCCL_MIN_CTAS": str(setting.channels), "NCCL_MAX_CTAS": str(setting.channels)}
-    return Case(f"{setting} everywhere", found)
-
-
-def sweep_without_plugin(environment: Environment, candidates: Mapping[str, Sequence[Setting]]) -> list[Case]:
-    """Each setting by variables alone, for hosts that get no plugin: the result is one environment for all sizes."""
-    found: list[Case] = []
-    for setting in dict.fromkeys(setting for listed in candidates.values() for setting in listed):
-        names = tuple(name for name, listed in candidates.items() if setting in listed)
-        bare = {key: value for key, value in widened(environment, 1, ()).items() if key != "NCCL_MIN_CTAS"}
-        bare |= {"NCCL_ALGO": setting.algorithm, "NCCL_PROTO": setting.protocol}
-        if setting.channels:
-            bare |= {"NCCL_MIN_CTAS": str(setting.channels), "NCCL_MAX_CTAS": str(setting.channels)}
-        found.append(Case(str(setting), bare, collectives=names))
     return found
 
 
@@ -261,7 +206,7 @@ def job(
     *,
     ranks: int,
     dtype: str,
-    collectives: Sequence[str] = ("all_reduce",),
+    collectives: Sequence[str] = (COLLECTIVE,),
     repeats: int = 20,
     timeout: float = 60.0,
     environment: Environment | None = None,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from .cases import ENDLESS, Setting, row
+from .cases import COLLECTIVE, ENDLESS, Setting, row
 from .compare import Key, Summary, same_method
 from .sizes import Message, Phase
 
@@ -22,16 +22,14 @@ SHORTLIST = 0.05
 """Starts of one and the same setting differ by about this part at small sizes."""
 
 
-def finalists(
-    summaries: Mapping[Key, Summary], collective: str, candidates: Sequence[Setting]
-) -> dict[int, list[Setting]]:
+def finalists(summaries: Mapping[Key, Summary], candidates: Sequence[Setting]) -> dict[int, list[Setting]]:
     """For each size the settings that further rounds may show to be the best there.
 
     The best of many noisy times is partly luck, so the winner of a single sweep does worse when it is measured
     again. Measure these again, and choose from those times alone.
     Raises NothingToChooseError, MethodError.
     """
-    usable, best = _usable(summaries, collective, candidates)
+    usable, best = _usable(summaries, candidates)
     return {
         size: [setting for setting, found in usable.items() if found[size] <= best[size] * (1 + SHORTLIST)]
         for size in best
@@ -42,7 +40,6 @@ def finalists(
 class Band:
     """From low to high bytes, both included."""
 
-    collective: str
     low: int
     high: int
     setting: Setting
@@ -50,7 +47,6 @@ class Band:
 
 def bands(
     summaries: Mapping[Key, Summary],
-    collective: str,
     candidates: Iterable[Setting],
     tolerance: float = TOLERANCE,
     *,
@@ -63,7 +59,7 @@ def bands(
     unless partial: then each setting was measured only where it may be the best.
     Raises NothingToChooseError, MethodError.
     """
-    usable, best = _usable(summaries, collective, candidates, partial)
+    usable, best = _usable(summaries, candidates, partial)
     sizes = sorted(best)
     found_bands: list[tuple[list[int], Setting]] = []
     at = 0
@@ -76,7 +72,6 @@ def bands(
         at = end
     return [
         Band(
-            collective,
             0 if place == 0 else _border(found_bands[place - 1][0][-1], members[0]) + 1,
             ENDLESS if place == len(found_bands) - 1 else _border(members[-1], found_bands[place + 1][0][0]),
             setting,
@@ -87,7 +82,6 @@ def bands(
 
 def _usable(
     summaries: Mapping[Key, Summary],
-    collective: str,
     candidates: Iterable[Setting],
     partial: bool = False,
 ) -> tuple[dict[Setting, dict[int, float]], dict[int, float]]:
@@ -97,13 +91,13 @@ def _usable(
     wrong: set[Setting] = set()
     for setting in candidates:
         for (case, name, size), summary in summaries.items():
-            if name == collective and case == str(setting):
+            if name == COLLECTIVE and case == str(setting):
                 times.setdefault(setting, {})[size] = summary.median
                 calls.setdefault(size, set()).add(summary.calls)
                 if not summary.correct:
                     wrong.add(setting)
     for size, counts in calls.items():
-        same_method(counts, f"{collective} of {size} bytes")
+        same_method(counts, f"{COLLECTIVE} of {size} bytes")
     sizes = sorted(calls)
     usable = {
         setting: found
@@ -111,9 +105,7 @@ def _usable(
         if setting not in wrong and (partial or len(found) == len(sizes))
     }
     if not usable or not all(any(size in found for found in usable.values()) for size in sizes):
-        raise NothingToChooseError(
-            f"{collective}: no setting was measured, with right results, at every size"
-        )
+        raise NothingToChooseError(f"{COLLECTIVE}: no setting was measured, with right results, at every size")
     best = {size: min(found[size] for found in usable.values() if size in found) for size in sizes}
     return usable, best
 
@@ -138,7 +130,7 @@ def table(chosen: Sequence[Band], ranks: int, remark: str = "") -> str:
     """The file for NCCL_TUNER_CONFIG_FILE."""
     head = [f"# {line}" for line in remark.splitlines()]
     head.append("# collective,min bytes,max bytes,algorithm,protocol,channels,nodes,ranks")
-    rows = [row(band.collective, band.low, band.high, band.setting, ranks) for band in chosen]
+    rows = [row(band.low, band.high, band.setting, ranks) for band in chosen]
     return "\n".join([*head, *rows]) + "\n"
 
 
@@ -156,7 +148,6 @@ def single(
     summaries: Mapping[Key, Summary],
     messages: Sequence[Message],
     weights: Mapping[Phase, float],
-    collective: str = "all_reduce",
 ) -> list[Score]:
     """Every environment that was right at every size, best first.
 
@@ -169,20 +160,18 @@ def single(
     wanted = {message.bytes for message in messages}
     by_case: dict[str, dict[int, Summary]] = {}
     for (case, name, size), summary in summaries.items():
-        if name == collective and size in wanted:
+        if name == COLLECTIVE and size in wanted:
             by_case.setdefault(case, {})[size] = summary
     for size in wanted:
         if counts := {found[size].calls for found in by_case.values() if size in found}:
-            same_method(counts, f"{collective} of {size} bytes")
+            same_method(counts, f"{COLLECTIVE} of {size} bytes")
     usable = {
         case: found
         for case, found in by_case.items()
         if len(found) == len(wanted) and all(summary.correct for summary in found.values())
     }
     if not usable:
-        raise NothingToChooseError(
-            f"{collective}: no environment was measured, with right results, at every size"
-        )
+        raise NothingToChooseError(f"{COLLECTIVE}: no environment was measured, with right results, at every size")
     best = {size: min(found[size].median for found in usable.values()) for size in wanted}
     scores: list[Score] = []
     for case, found in usable.items():

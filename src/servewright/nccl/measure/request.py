@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from . import cases, sizes
-from .tune import CHANNELS, Plan
+from .tune import Plan
 
 
 class RequestError(ValueError):
@@ -31,9 +31,9 @@ class Request:
     def read(cls, text: str) -> Request:
         """One JSON object:
 
-        what, ranks, topology ("pcie" or "nvlink"), environment, profiles {name: environment}, weights {decode,
-        prefill}, seconds for all, timeout of a case, plugin (path of the library or null), rehearsal, ablate, and
-        the model: config (path of its config.json on this host), dtype (the engine's, or null).
+        what, ranks, topology ("pcie" or "nvlink"), profiles {name: environment}, weights {decode, prefill}, seconds
+        for all, timeout of a case, plugin (path of the library or null), rehearsal, ablate, and the model: config
+        (path of its config.json on this host), dtype (the engine's, or null).
         Raises RequestError.
         """
         try:
@@ -60,8 +60,7 @@ class Request:
                     weights=given["weights"],
                     seconds=float(given["seconds"]),
                     plugin=given.get("plugin"),
-                    environment=given.get("environment") or {},
-                    channels=tuple(given.get("channels") or CHANNELS),
+                    channels=tuple(given.get("channels") or cases.CHANNELS),
                 ),
                 dtype=shape.dtype,
                 timeout=float(given["timeout"]),
@@ -81,9 +80,8 @@ class Request:
             plan.sizes,
             ranks=plan.ranks,
             dtype=self.dtype,
-            # A table is tuned for what tensor parallelism waits for; a comparison is of all that engines call.
-            collectives=cases.COLLECTIVES if self.what == "bench" else (plan.collective,),
+            # A comparison is of all that engines call.
+            collectives=cases.COLLECTIVES if self.what == "bench" else (cases.COLLECTIVE,),
             timeout=self.timeout,
-            environment=plan.environment,
             rehearsal=self.rehearsal,
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from . import cases, choose, compare
@@ -24,8 +24,6 @@ LARGE_EVERY = 4
 ALLOWED = 1.03
 """The part by which the table may be slower than any single environment at any size."""
 TUNED = "tuned"
-CHANNELS = cases.CHANNELS[1:]
-"""One channel was never the best of anything measured so far."""
 # Of the time: what finds candidates, what chooses among them, and the rest verifies.
 SWEEP_SHARE, FINALS_SHARE = 0.2, 0.2
 SWEEP_STARTS, FINALS_STARTS, VERIFY_ROUNDS = 8, 30, 40
@@ -47,7 +45,7 @@ class NothingMeasuredError(RuntimeError):
 
 @dataclass(frozen=True)
 class Plan:
-    """What to tune, and how long. environment: for every case, what the host needs whatever is measured.
+    """What to tune, and how long.
 
     profiles: single environments to be beaten, by name. plugin: the built library; None chooses a single environment.
     seconds: for all that is measured.
@@ -60,11 +58,7 @@ class Plan:
     weights: Mapping[Phase, float]
     seconds: float
     plugin: str | None
-    environment: Environment = field(default_factory=dict)
-    channels: Sequence[int] = CHANNELS
-    nvls: bool = False
-    ll128: bool = False
-    collective: str = "all_reduce"
+    channels: Sequence[int] = cases.CHANNELS
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -72,13 +66,12 @@ class Plan:
 
     @property
     def candidates(self) -> list[Setting]:
-        return cases.settings(self.collective, self.topology, (None, *self.channels), ll128=self.ll128, nvls=self.nvls)
+        return cases.settings(self.topology, self.channels)
 
     @property
     def wide(self) -> dict[str, str]:
         """The environment of everything that is chosen by the plugin."""
-        protocols = {setting.protocol for setting in self.candidates}
-        return cases.widened({}, max(self.channels), sorted(protocols))
+        return cases.wide(self.topology, max(self.channels))
 
 
 Measure = Callable[[str, Iterator[list[Case]]], Record]
@@ -113,18 +106,16 @@ def sweep_starts(plan: Plan) -> list[Case]:
     assert plan.plugin
     wanted = dict.fromkeys(plan.candidates, plan.sizes)
     return [
-        _short(cases.trials(plan.wide, wanted, plan.collective, plan.plugin, plan.ranks, number))
+        replace(
+            cases.trials(plan.wide, wanted, plan.plugin, plan.ranks, number), repeats=SWEEP_REPEATS, prune=PRUNE
+        )
         for number in range(1, SWEEP_STARTS + 1)
     ]
 
 
-def _short(case: Case) -> Case:
-    return replace(case, repeats=SWEEP_REPEATS, prune=PRUNE)
-
-
 def finalists(plan: Plan, sweep: Record) -> dict[int, list[Setting]]:
     summaries = compare.summarise(compare.levelled(sweep.timings))
-    return choose.finalists(summaries, plan.collective, plan.candidates)
+    return choose.finalists(summaries, plan.candidates)
 
 
 def finals_starts(plan: Plan, chosen: Mapping[int, Sequence[Setting]]) -> list[Case]:
@@ -138,14 +129,14 @@ def finals_starts(plan: Plan, chosen: Mapping[int, Sequence[Setting]]) -> list[C
                 for setting in settings:
                     wanted.setdefault(setting, []).append(size)
         if wanted:
-            found.append(cases.trials(plan.wide, wanted, plan.collective, plan.plugin, plan.ranks, number))
+            found.append(cases.trials(plan.wide, wanted, plan.plugin, plan.ranks, number))
     return found
 
 
 def table(plan: Plan, finals: Record, remark: str) -> str:
     """The tuner table that follows from the finals."""
     summaries = compare.summarise(compare.levelled(finals.timings))
-    chosen = choose.bands(summaries, plan.collective, plan.candidates, partial=True)
+    chosen = choose.bands(summaries, plan.candidates, partial=True)
     return choose.table(chosen, plan.ranks, remark)
 
 
@@ -155,8 +146,8 @@ def singles(plan: Plan, sweep: Record) -> list[Case]:
     summaries = compare.summarise(compare.levelled(sweep.timings))
     decode: Mapping[Phase, float] = {"decode": 1.0, "prefill": 0.0}
     for weights in (decode, plan.weights):
-        best = choose.single(summaries, plan.messages, weights, plan.collective)[0]
-        case = cases.everywhere(plan.wide, Setting.read(best.case))
+        best = choose.single(summaries, plan.messages, weights)[0].case
+        case = Case(f"{best} everywhere", {**plan.wide, **cases.everywhere(Setting.read(best))})
         if case.name not in {other.name for other in found}:
             found.append(case)
     return found
@@ -193,7 +184,7 @@ def rows(plan: Plan, verified: Record) -> list[Row]:
         for size in plan.sizes:
             if case == TUNED:
                 continue
-            pair = compare.paired(verified.timings, TUNED, case, plan.collective, size)
+            pair = compare.paired(verified.timings, TUNED, case, cases.COLLECTIVE, size)
             if pair:
                 found.append(Row(size, case, pair))
     return found
@@ -257,20 +248,20 @@ def run(plan: Plan, measure: Measure, clock: Callable[[], float] = time.monotoni
     chosen = table(plan, finals, "message sizes measured: " + ", ".join(map(str, plan.sizes)))
     left = plan.seconds - (clock() - began)
     verified = phase("verify", verification(plan, chosen, singles(plan, sweep)), left)
-    scores = choose.single(compare.summarise(verified.timings), plan.messages, plan.weights, plan.collective)
+    scores = choose.single(compare.summarise(verified.timings), plan.messages, plan.weights)
     return Outcome("table", chosen, plan.wide, rows(plan, verified), scores)
 
 
 def _without_plugin(plan: Plan, phase: Callable[..., Record]) -> Outcome:
     """The best single environment by weight: all in two rounds, then the better half of them for the rest."""
-    swept = cases.sweep_without_plugin({}, {plan.collective: plan.candidates})
-    all_cases = [*cases.bench(plan.profiles), *(replace(case, collectives=None) for case in swept)]
+    swept = [Case(str(setting), cases.everywhere(setting)) for setting in plan.candidates]
+    all_cases = [*cases.bench(plan.profiles), *swept]
     gangs = in_gangs(cases.rounds(all_cases, 2), GANG)
     first = phase("sweep", gangs, plan.seconds / 2, least=-(-len(all_cases) // GANG))
-    scores = choose.single(compare.summarise(first.timings), plan.messages, plan.weights, plan.collective)
+    scores = choose.single(compare.summarise(first.timings), plan.messages, plan.weights)
     best = [score.case for score in scores[:4]]
     finalists = [case for case in all_cases if case.name in best or case.name in plan.profiles]
     finals = phase("finals", by_round(finalists, VERIFY_ROUNDS), plan.seconds / 2)
-    scores = choose.single(compare.summarise(finals.timings), plan.messages, plan.weights, plan.collective)
+    scores = choose.single(compare.summarise(finals.timings), plan.messages, plan.weights)
     winner = next(case for case in finalists if case.name == scores[0].case)
     return Outcome(f"single: {winner.name}", None, dict(winner.environment), [], scores)
