@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from servewright.nccl import profiles
 from servewright.nccl.measure.cases import NOTHING
+from servewright.nccl.measure.forks import NEEDS_EXEC
 from servewright.nccl.measure.sizes import DECODE_TOKENS, PREFILL_TOKENS
 from servewright.spec import validate
 from servewright.spec.positions import from_ansible
@@ -51,6 +52,9 @@ def request(what: str, release: Mapping[str, Any], options: Options, variables: 
     ablate = options.ablate
     if ablate is not None:
         environments.setdefault(ablate, environment(profiles.get(ablate, own)))
+    for name, found in environments.items():
+        if late := sorted(found.keys() & set(NEEDS_EXEC)):
+            raise ValueError(f"{name}: {late[0]} acts on programs that start, and what is measured has started")
     if not options.weight_decode + options.weight_prefill:
         raise ValueError("the weights of decode and prefill must not both be 0")
     flags = release["argv"]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from servewright.nccl.measure import probe, ship
+from servewright.nccl.measure import diagnosis, ship
 
 FAKE = Path(__file__).parent / "fake_torch"
 PAGE = Path(__file__).parents[3] / "docs" / "nccl" / "commands.md"
@@ -95,4 +95,4 @@ def test_a_diagnosis_of_every_case_ends_up_in_the_outcome(tmp_path: Path) -> Non
 def test_every_diagnosis_is_on_the_page() -> None:
     text = PAGE.read_text(encoding="utf-8")
     # These two cannot come from what servewright itself asks for.
-    assert [name for name in probe.WHAT_TO_DO if f"`{name}`" not in text] == ["bad-job", "unsupported"]
+    assert [name for name in diagnosis.WHAT_TO_DO if f"`{name}`" not in text] == ["bad-job", "unsupported"]

@@ -10,9 +10,11 @@ SIX = {"NCCL_PROTO": "LL", "NCCL_ALGO": "Ring"}
 OWN = {"name": "ours", "settings": {"NCCL_PROTO": {"value": "Simple", "reason": "a try"}}}
 
 
-def _request(what: str = "bench", argv: tuple[str, ...] = (), **options: Any) -> dict[str, Any]:
+def _request(
+    what: str = "bench", argv: tuple[str, ...] = (), own: dict[str, Any] = OWN, **options: Any
+) -> dict[str, Any]:
     release = {"environment": {**SIX, "PATH": "/bin"}, "nccl": sorted(SIX), "argv": list(argv)}
-    variables = {"servewright_nccl_profiles": [OWN]}
+    variables = {"servewright_nccl_profiles": [own]}
     return measure.request(what, release, measure.Options.model_validate(options), variables)
 
 
@@ -50,3 +52,9 @@ def test_the_dtype_is_the_engines() -> None:
 def test_bad_options_are_refused_by_name(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         _request(**options)
+
+
+def test_what_acts_on_programs_that_start_is_refused() -> None:
+    own = {**OWN, "settings": {"LD_PRELOAD": {"value": "/lib/x.so", "reason": "a try"}}}
+    with pytest.raises(ValueError, match="ours: LD_PRELOAD acts on programs that start"):
+        _request(own=own)

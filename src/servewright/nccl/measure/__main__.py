@@ -19,6 +19,7 @@ from typing import Any
 
 from . import cases, choose, compare, probe, record, tune
 from .cases import Case
+from .diagnosis import diagnosis
 from .record import Record
 from .request import Request, RequestError
 
@@ -29,15 +30,12 @@ class Bench:
     """One session of the probe, whose records go into a folder."""
 
     def __init__(self, request: Request, folder: Path) -> None:
-        self.folder = folder
-        self.job = probe.read_job(json.dumps(request.job()))
-        self.session = probe.Session(self.job)
+        self.folder, self.session = folder, probe.Session(request.job())
 
     def measure(self, phase: str, gangs: Iterator[list[Case]]) -> Record:
         path = self.folder / f"{phase}.json"
         print(f"phase {phase}", file=sys.stderr, flush=True)
-        jobs = ([probe.read_case(case.as_job(), case.name, self.job) for case in gang] for gang in gangs)
-        result = self.session.measure(jobs, lambda partial: probe.write(path, partial))
+        result = self.session.measure(gangs, lambda partial: probe.write(path, partial))
         probe.write(path, result)
         return record.typed(result)
 
@@ -69,14 +67,14 @@ def check(path: Path) -> dict[str, Any] | None:
     try:
         request = Request.read(path.read_text(encoding="utf-8"))
     except RequestError as error:
-        return probe.diagnosis("model-config", str(error))
+        return diagnosis("model-config", str(error))
     try:
         importlib.import_module("torch")
         distributed = importlib.import_module("torch.distributed")
     except (ImportError, OSError) as error:
-        return probe.diagnosis("nccl-missing" if "nccl" in str(error) else "torch-missing", str(error))
+        return diagnosis("nccl-missing" if "nccl" in str(error) else "torch-missing", str(error))
     if not request.rehearsal and not (distributed.is_available() and distributed.is_nccl_available()):
-        return probe.diagnosis("nccl-missing")
+        return diagnosis("nccl-missing")
     return None
 
 
@@ -98,12 +96,12 @@ def main(arguments: list[str]) -> int:
         else:
             outcome, status = {"diagnosis": next(d for d in bench.session.diagnoses if d["stops"])}, 1
         outcome["warnings"] = [found for found in bench.session.diagnoses if not found["stops"]]
-    except (RequestError, probe.BadJob, OSError) as error:
-        outcome, status = {"diagnosis": probe.diagnosis("bad-job", str(error))}, 2
+    except (RequestError, OSError) as error:
+        outcome, status = {"diagnosis": diagnosis("bad-job", str(error))}, 2
     except tune.NothingMeasuredError as error:
         outcome, status = {"diagnosis": of_record(error.record), "phase": str(error)}, 1
     except (choose.NothingToChooseError, compare.MethodError) as error:
-        outcome, status = {"diagnosis": probe.diagnosis("rank-failed", str(error))}, 1
+        outcome, status = {"diagnosis": diagnosis("rank-failed", str(error))}, 1
     probe.write(folder / OUTCOME, outcome)
     return status
 
@@ -111,7 +109,7 @@ def main(arguments: list[str]) -> int:
 def of_record(found: Record) -> Mapping[str, Any]:
     first = next((said for said in found.diagnoses if said.stops), None)
     if first is None:
-        return probe.diagnosis("hang", "no case was measured in the time given")
+        return diagnosis("hang", "no case was measured in the time given")
     return {"name": first.name, "detail": first.detail, "to_do": first.to_do, "stops": True}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
 Environment = Mapping[str, str]
 Topology = Literal["pcie", "nvlink"]
@@ -25,6 +25,29 @@ TABLE = "NCCL_TUNER_CONFIG_FILE"
 ENDLESS = 2**63 - 1
 NOTHING = "nothing set"
 """The name of the case without any variable."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What all cases have in common.
+
+    ranks: processes, one GPU each. sizes: bytes of the larger of a collective's two buffers. timeout: seconds for a
+    case. repeats: how often a size is timed. calls: in a graph, at most; large messages get fewer. rehearsal: on CPUs
+    with gloo, which says nothing about GPUs.
+    """
+
+    ranks: int
+    dtype: str
+    sizes: tuple[int, ...]
+    timeout: float
+    collectives: tuple[str, ...] = (COLLECTIVE,)
+    repeats: int = 20
+    calls: int = 50
+    rehearsal: bool = False
+
+    @property
+    def backend(self) -> str:
+        return "gloo" if self.rehearsal else "nccl"
 
 
 @dataclass(frozen=True)
@@ -52,24 +75,6 @@ class Case:
     repeats: int | None = None
     trials: Mapping[str, Trial] = field(default_factory=dict)
     prune: float | None = None
-
-    def as_job(self) -> dict[str, Any]:
-        row: dict[str, Any] = {
-            "name": self.name,
-            "environment": dict(self.environment),
-            "files": dict(self.files),
-            "round": self.round,
-        }
-        if self.sizes is not None:
-            row["sizes"] = list(self.sizes)
-        if self.repeats is not None:
-            row["repeats"] = self.repeats
-        if self.trials:
-            row["settings"] = {
-                name: {"table": trial.table, "sizes": list(trial.sizes)} for name, trial in self.trials.items()
-            }
-            row["prune"] = self.prune
-        return row
 
 
 @dataclass(frozen=True)
@@ -198,33 +203,3 @@ def everywhere(setting: Setting) -> dict[str, str]:
     if setting.channels:
         found |= {"NCCL_MIN_CTAS": str(setting.channels), "NCCL_MAX_CTAS": str(setting.channels)}
     return found
-
-
-def job(
-    cases: Sequence[Case],
-    sizes: Sequence[int],
-    *,
-    ranks: int,
-    dtype: str,
-    collectives: Sequence[str] = (COLLECTIVE,),
-    repeats: int = 20,
-    timeout: float = 60.0,
-    environment: Environment | None = None,
-    rehearsal: bool = False,
-    gang: int = 1,
-) -> dict[str, Any]:
-    """What probe.py reads. timeout: seconds per case; environment: for every case; gang: cases started together."""
-    return {
-        "ranks": ranks,
-        "backend": "gloo" if rehearsal else "nccl",
-        "environment": dict(environment or {}),
-        "collectives": list(collectives),
-        "sizes": list(sizes),
-        "dtype": dtype,
-        "repeats": repeats,
-        "calls": 3 if rehearsal else 50,
-        "graph": not rehearsal,
-        "timeout": timeout,
-        "gang": gang,
-        "cases": [case.as_job() for case in cases],
-    }

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .probe import BYTES_PER_GRAPH, SCHEMA
+from .probe import SCHEMA
 
 
 class RecordError(ValueError):
@@ -92,7 +92,7 @@ def typed(raw: Any) -> Record:
         for case in raw["cases"]:
             if case["diagnosis"]:
                 diagnoses.append(_diagnosis(case["diagnosis"], case["name"]))
-            timings += [_timing(row, case, raw["job"]) for row in case["results"]]
+            timings += [_timing(row, case) for row in case["results"]]
     except (KeyError, TypeError, ValueError) as error:
         raise RecordError(f"a field is missing or of the wrong type: {error!r}") from None
     return Record(raw, tuple(timings), tuple(diagnoses))
@@ -102,7 +102,7 @@ def _diagnosis(row: Mapping[str, Any], case: str | None) -> Diagnosis:
     return Diagnosis(str(row["name"]), str(row["detail"]), str(row["to_do"]), bool(row["stops"]), case)
 
 
-def _timing(row: Mapping[str, Any], case: Mapping[str, Any], job: Mapping[str, Any]) -> Timing:
+def _timing(row: Mapping[str, Any], case: Mapping[str, Any]) -> Timing:
     return Timing(
         case=str(case["name"]),
         round=int(case["round"]),
@@ -112,6 +112,5 @@ def _timing(row: Mapping[str, Any], case: Mapping[str, Any], job: Mapping[str, A
         p10=float(row["p10_us"]),
         p90=float(row["p90_us"]),
         correct=bool(row["correct"]),
-        # The first records name the most in the job alone; the rule is the probe's.
-        calls=int(row.get("calls") or max(1, min(job["calls"], BYTES_PER_GRAPH // row["bytes"]))),
+        calls=int(row["calls"]),
     )

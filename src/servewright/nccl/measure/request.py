@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from . import cases, sizes
 from .tune import Plan
@@ -72,16 +72,15 @@ class Request:
         except (OSError, TypeError, ValueError) as error:
             raise RequestError(str(error)) from None
 
-    def job(self) -> dict[str, Any]:
+    def job(self) -> cases.Job:
         """What all phases have in common, for the probe."""
-        plan = self.plan
-        return cases.job(
-            [cases.Case("none yet")],
-            plan.sizes,
-            ranks=plan.ranks,
+        return cases.Job(
+            ranks=self.plan.ranks,
             dtype=self.dtype,
+            sizes=self.plan.sizes,
+            timeout=self.timeout,
             # A comparison is of all that engines call.
             collectives=cases.COLLECTIVES if self.what == "bench" else (cases.COLLECTIVE,),
-            timeout=self.timeout,
+            calls=3 if self.rehearsal else 50,
             rehearsal=self.rehearsal,
         )
