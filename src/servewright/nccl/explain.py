@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from . import registry, sources
+from . import registry
 from .facts import Facts
 from .finding import Finding
 from .linter import lint
 from .profiles import Resolved
-from .sources import Entry, Location
 
 
 @dataclass(frozen=True)
@@ -18,7 +17,7 @@ class Explanation:
     """One setting in force.
 
     effect: whether it can change anything here; why_not holds the reasons when it cannot. findings are all
-    that the linter has to say about it. reason is the profile's, empty for a setting from a file.
+    that the linter has to say about it. reason is the profile's.
     """
 
     variable: str
@@ -31,22 +30,12 @@ class Explanation:
     findings: tuple[Finding, ...]
 
 
-def explain(
-    rows: Iterable[Resolved],
-    facts: Facts | None = None,
-    conf: Iterable[Entry] = (),
-    etc: Iterable[Entry] = (),
-) -> list[Explanation]:
-    """The settings in force, by name: those of a service, then of NCCL_CONF_FILE, then of /etc/nccl.conf.
-
-    rows come from profiles.resolve, conf and etc from sources.conf_file.
-    """
+def explain(rows: Iterable[Resolved], facts: Facts | None = None) -> list[Explanation]:
+    """The settings of a service, as profiles.resolve gives them, by name."""
     resolved = {row.variable: row for row in rows}
-    environment = [Entry(row.variable, row.value, Location(row.origin)) for row in resolved.values()]
-    chosen = sources.effective(environment, conf, etc)
-    findings = lint(sources.values(chosen), facts, sources.origins(chosen))
+    findings = lint({name: row.value for name, row in resolved.items()}, facts)
     result = []
-    for name, entry in sorted(chosen.items()):
+    for name, row in sorted(resolved.items()):
         if not registry.concerns(name):
             continue
         own = tuple(finding for finding in findings if finding.variable == name)
@@ -55,9 +44,9 @@ def explain(
         result.append(
             Explanation(
                 variable=name,
-                value=entry.value,
-                origin=str(entry.origin),
-                reason=resolved[name].reason if name in resolved else "",
+                value=row.value,
+                origin=row.origin,
+                reason=row.reason,
                 meaning=variable.meaning if variable else "Not a variable NCCL knows.",
                 effect=not why_not,
                 why_not=why_not,

@@ -25,11 +25,6 @@ class Facts(data.Row):
     flags: tuple[str, ...] | None = None
     """The engine's argument list."""
 
-    @field_validator("nccl_version", mode="before")
-    @classmethod
-    def _version(cls, value: Any) -> Any:
-        return version.parse(value) if isinstance(value, str) else value
-
     @field_validator("compute_capability", mode="before")
     @classmethod
     def _capability(cls, value: Any) -> Any:

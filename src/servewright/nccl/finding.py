@@ -50,5 +50,10 @@ class Problem(NamedTuple):
     message: str
     suggestion: str
     no_effect: bool = False
-    source: str | None = None
-    """None stands for the source of the variable's entry in the table."""
+    source: str = ""
+    """Empty stands for what the finding is given."""
+
+    def of(self, variable: str, value: str, source: str) -> Finding:
+        """The finding on this variable."""
+        what = (self.message, self.suggestion, self.source or source, self.no_effect)
+        return Finding(self.id, self.severity, variable, value, *what)

@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
-from . import systemd
 from .profiles import Measured, Profile, Setting
 from .sources import Entry
 
 
-def import_profile(
-    unit_text: str,
-    name: str,
-    file: str,
-    environment_files: Mapping[str, str] | None = None,
-) -> Profile:
-    """The NCCL_ variables of a unit as a profile under a new name, each with the line it comes from.
-
-    file is the unit's path, environment_files the contents of its EnvironmentFile= paths. Variables of one
-    engine (VLLM_..., SGLANG_...) are left out, because the profile is meant for any engine.
-    Raises ValueError when the unit sets no NCCL variable, or (from pydantic) when the name cannot be one.
-    """
-    found = systemd.unit(unit_text, file, environment_files)
-    return profile_of(found.entries, name, file, found.files)
-
-
 def profile_of(entries: Iterable[Entry], name: str, file: str, unread: Sequence[str] = ()) -> Profile:
-    """The same from variables that were read already; unread are files of theirs that could not be."""
+    """The NCCL_ variables among entries as a profile under a new name, each with the line it comes from.
+
+    file is the unit's path, unread are files that it names and that could not be read. Variables of one engine
+    (VLLM_..., SGLANG_...) are left out, because the profile is meant for any engine.
+    Raises ValueError when there is no NCCL variable, or (from pydantic) when the name cannot be one.
+    """
     settings = {
         entry.name: Setting(value=entry.value, reason=f"taken from {entry.origin}")
         for entry in entries

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Literal
 
@@ -13,28 +13,22 @@ from .registry import Override, Variable
 from .rules import Settings, book
 from .sources import Location
 
-Origin = Mapping[str, Location] | Callable[[str], Location | None] | None
-
 _ORDER = {"error": 0, "warning": 1, "info": 2}
 _TUNING = f"NCCL {version.render(registry.GUIDE)} src/graph/tuning.cc"
 
 
-def lint(environment: Mapping[str, str], facts: Facts | None = None, origin: Origin = None) -> list[Finding]:
+def lint(
+    environment: Mapping[str, str], facts: Facts | None = None, origins: Mapping[str, Location] | None = None
+) -> list[Finding]:
     """The findings on an environment, the most severe first.
 
     Variables that have nothing to do with NCCL are passed over. An unknown NCCL version is judged as
-    registry.GUIDE, but no variable is called too new for it. origin tells where a variable was set.
+    registry.GUIDE, but no variable is called too new for it. origins tell where variables were set.
     """
     settings = Settings(environment, facts or Facts())
     found = [*_alone(settings), *_selections(settings), *_rules(settings)]
     found.sort(key=lambda finding: (_ORDER[finding.severity], finding.variable or "", finding.id))
-    return [replace(finding, location=_place(finding.variable, origin)) for finding in found]
-
-
-def _place(variable: str | None, origin: Origin) -> Location | None:
-    if origin is None or variable is None:
-        return None
-    return origin(variable) if callable(origin) else origin.get(variable)
+    return [replace(finding, location=(origins or {}).get(finding.variable or "")) for finding in found]
 
 
 def _alone(settings: Settings) -> Iterator[Finding]:
@@ -45,17 +39,7 @@ def _alone(settings: Settings) -> Iterator[Finding]:
         variable = registry.variables().get(name)
         problems = _known(variable, value, settings) if variable else _stranger(name, value)
         for problem in problems:
-            source = problem.source or (variable.sources[0] if variable else "")
-            yield Finding(
-                problem.id,
-                problem.severity,
-                name,
-                value,
-                problem.message,
-                problem.suggestion,
-                source,
-                problem.no_effect,
-            )
+            yield problem.of(name, value, variable.sources[0] if variable else "")
 
 
 def _stranger(name: str, value: str) -> Iterator[Problem]:
@@ -210,16 +194,7 @@ def _selections(settings: Settings) -> Iterator[Finding]:
         for part in chosen.problems:
             broken = True
             problem = _unread(part, strict, selection.rules().words(name, nccl))
-            yield Finding(
-                problem.id,
-                problem.severity,
-                name,
-                given[name],
-                problem.message,
-                problem.suggestion,
-                f"{_TUNING} parseList",
-                problem.no_effect,
-            )
+            yield problem.of(name, given[name], f"{_TUNING} parseList")
         for word in sorted(chosen.listed) if name == "NCCL_ALGO" else ():
             why = selection.unavailable(word, facts, collnet)
             if why:

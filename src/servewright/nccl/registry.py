@@ -11,8 +11,6 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
-from pydantic import field_validator
-
 from . import data, version
 from .version import Version
 
@@ -39,11 +37,6 @@ class Change(data.Row):
     unknown: Literal["ignored", "default"] | None = None
     maximum: int | None = None
     default: str | None = None
-
-    @field_validator("since", mode="before")
-    @classmethod
-    def _since(cls, value: Any) -> Any:
-        return version.parse(value) if isinstance(value, str) else value
 
 
 class Variable(data.Row):
@@ -85,11 +78,6 @@ class Variable(data.Row):
     replaced_by: str | None = None
     code: tuple[str, ...] = ()
     changes: tuple[Change, ...] = ()
-
-    @field_validator("since", "deprecated_since", "removed", mode="before")
-    @classmethod
-    def _version(cls, value: Any) -> Any:
-        return version.parse(value) if isinstance(value, str) else value
 
     @property
     def sources(self) -> tuple[str, ...]:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import field_validator
-
-from . import data, reading, registry, selection, version
+from . import data, reading, registry, selection
 from .facts import Facts
 from .version import Version
 
@@ -37,11 +35,6 @@ class When(data.Row):
     any: tuple[When, ...] = ()
     since: Version | None = None
     until: Version | None = None
-
-    @field_validator("since", "until", mode="before")
-    @classmethod
-    def _version(cls, value: Any) -> Any:
-        return version.parse(value) if isinstance(value, str) else value
 
 
 class Rule(data.Row):

@@ -6,32 +6,23 @@ import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import field_validator
-
-from . import data, version
+from . import data
 from .facts import Facts
 from .version import Version
 
 State = Literal["on", "off", "auto"]
 
 
-class _Row(data.Row):
-    @field_validator("since", mode="before", check_fields=False)
-    @classmethod
-    def _since(cls, value: Any) -> Any:
-        return version.parse(value) if isinstance(value, str) else value
-
-
-class Algorithm(_Row):
+class Algorithm(data.Row):
     since: Version
     collectives: tuple[str, ...]
     protocols: tuple[str, ...]
     needs: tuple[Literal["nvlink", "collnet", "nodes"], ...] = ()
 
 
-class Reading(_Row):
+class Reading(data.Row):
     """How a range of versions reads the two variables; see collectives.yml."""
 
     since: Version
@@ -42,7 +33,7 @@ class Reading(_Row):
     ll128_forced: bool
 
 
-class Rules(_Row):
+class Rules(data.Row):
     collectives: tuple[str, ...]
     protocols: tuple[str, ...]
     algorithms: dict[str, Algorithm]
@@ -55,9 +46,8 @@ class Rules(_Row):
         return tuple(name for name, algorithm in self.algorithms.items() if algorithm.since <= nccl)
 
     def read_as(self, nccl: Version) -> Reading:
-        return [reading for reading in self.reading if reading.since <= nccl or reading is self.reading[0]][
-            -1
-        ]
+        known = [reading for reading in self.reading if reading.since <= nccl]
+        return known[-1] if known else self.reading[0]
 
 
 @lru_cache(maxsize=1)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from . import version
 from .version import Version
 
-PROCESS = "process environment"
 _NAME_LIMIT = _VALUE_LIMIT = 1023
 """NCCL copies names and values into buffers of 1024 characters."""
 
@@ -61,9 +60,7 @@ def environ(data: bytes, file: str) -> list[Entry]:
 
 
 def effective(
-    environment: Mapping[str, str] | Iterable[Entry],
-    conf: Iterable[Entry] = (),
-    etc: Iterable[Entry] = (),
+    environment: Iterable[Entry], conf: Iterable[Entry] = (), etc: Iterable[Entry] = ()
 ) -> dict[str, Entry]:
     """The entry of each variable that NCCL uses: environment, NCCL_CONF_FILE or ~/.nccl.conf, /etc/nccl.conf.
 
@@ -71,19 +68,7 @@ def effective(
     because NCCL adds a file's line only where the name is not set at all.
     Source: NCCL 2.30.7 src/misc/param.cc initEnvFunc.
     """
-    if isinstance(environment, Mapping):
-        environment = [Entry(name, value, Location(PROCESS)) for name, value in environment.items()]
-    chosen: dict[str, Entry] = {}
-    for entry in environment:
-        chosen[entry.name] = entry
+    chosen = {entry.name: entry for entry in environment}
     for entry in (*conf, *etc):
         chosen.setdefault(entry.name, entry)
     return chosen
-
-
-def values(entries: Mapping[str, Entry]) -> dict[str, str]:
-    return {name: entry.value for name, entry in entries.items()}
-
-
-def origins(entries: Mapping[str, Entry]) -> dict[str, Location]:
-    return {name: entry.origin for name, entry in entries.items()}

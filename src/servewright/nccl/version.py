@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from typing import Annotated, Any
 
-Version = tuple[int, int, int]
+from pydantic import BeforeValidator
 
 _NUMBER = re.compile(r"^\s*v?(\d+)\.(\d+)(?:\.(\d+))?(?![\d.])")
 
 
-def parse(text: str) -> Version:
+def parse(text: str) -> tuple[int, int, int]:
     """`2.28.9`, `v2.28.9-1`, `2.28.9+cuda13.0` or `2.18` as `(2, 28, 9)`.
 
     Raises ValueError when the text does not start with a version.
@@ -19,6 +20,14 @@ def parse(text: str) -> Version:
         raise ValueError(f"{text!r} is not an NCCL version; write it as 2.28.9")
     major, minor, patch = match.groups()
     return int(major), int(minor), int(patch or 0)
+
+
+def _parsed(value: Any) -> Any:
+    return parse(value) if isinstance(value, str) else value
+
+
+Version = Annotated[tuple[int, int, int], BeforeValidator(_parsed)]
+"""A field of this type takes a text as well."""
 
 
 def render(version: Version) -> str:

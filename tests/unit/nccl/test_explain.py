@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from servewright.nccl import profiles, sources
+from servewright.nccl import profiles, systemd
 from servewright.nccl.explain import explain
 from servewright.nccl.facts import Facts
-from servewright.nccl.importer import import_profile
+from servewright.nccl.importer import profile_of
 
 PCIE = Facts(interconnect="pcie", nodes=1, nccl_version=(2, 28, 9))
 UNIT = """[Service]
@@ -27,22 +27,14 @@ def test_each_of_the_six_is_explained() -> None:
     assert "host bridge" in level.reason
 
 
-def test_settings_files_are_explained_with_their_line() -> None:
-    etc = sources.conf_file("NCCL_PROTO=Simple\nNCCL_IB_HCA=mlx5\n", "/etc/nccl.conf")
-    conf = sources.conf_file("NCCL_ALGO = Tree\n", "/root/.nccl.conf")
-    rows = {e.variable: e for e in explain(profiles.resolve("pcie-ll-ring"), PCIE, conf, etc)}
-    assert rows["NCCL_PROTO"].value == "LL"
-    assert (rows["NCCL_IB_HCA"].origin, rows["NCCL_IB_HCA"].effect) == ("/etc/nccl.conf:2", False)
-    assert (rows["NCCL_ALGO "].origin, rows["NCCL_ALGO "].effect) == ("/root/.nccl.conf:1", False)
-
-
 def test_unknown_facts_leave_the_effect_open() -> None:
     (row,) = explain(profiles.resolve(None, (), {"NCCL_IB_HCA": "mlx5"}))
     assert row.effect
 
 
 def test_import_takes_the_nccl_settings_and_their_lines() -> None:
-    profile = import_profile(UNIT, "old-vllm", "vllm.service", {"/etc/default/vllm": "NCCL_NTHREADS=256\n"})
+    unit = systemd.unit(UNIT, "vllm.service", {"/etc/default/vllm": "NCCL_NTHREADS=256\n"})
+    profile = profile_of(unit.entries, "old-vllm", "vllm.service")
     assert {name: setting.value for name, setting in profile.settings.items()} == {
         "NCCL_PROTO": "LL",
         "NCCL_ALGO": "Ring",
@@ -55,4 +47,4 @@ def test_import_takes_the_nccl_settings_and_their_lines() -> None:
 
 def test_import_of_a_unit_without_nccl() -> None:
     with pytest.raises(ValueError, match=r"sets no NCCL variable; not read: /etc/default/vllm"):
-        import_profile("[Service]\nEnvironmentFile=/etc/default/vllm\n", "x", "u.service")
+        profile_of([], "x", "u.service", ["/etc/default/vllm"])

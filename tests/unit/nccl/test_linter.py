@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from servewright.nccl import linter, profiles, registry, rules, sources
 from servewright.nccl.facts import Facts
+from servewright.nccl.finding import Finding
 from servewright.nccl.sources import Location
 
 SIX = {row.variable: row.value for row in profiles.resolve("pcie-ll-ring")}
@@ -240,19 +241,21 @@ def test_worst_first() -> None:
     assert order == sorted(order, key=["error", "warning", "info"].index)
 
 
-@pytest.mark.parametrize("kind", ["mapping", "callable"])
-def test_findings_carry_file_and_line(kind: str) -> None:
-    entries = sources.effective({}, sources.conf_file("\nNCCL_P2P_LEVEL=sys\n", "/etc/nccl.conf"))
-    places = sources.origins(entries)
-    origin: Any = places if kind == "mapping" else places.get
-    (finding,) = linter.lint(sources.values(entries), None, origin)
+def _of_file(text: str) -> list[Finding]:
+    entries = sources.conf_file(text, "/etc/nccl.conf")
+    return linter.lint(
+        {entry.name: entry.value for entry in entries}, None, {entry.name: entry.origin for entry in entries}
+    )
+
+
+def test_findings_carry_file_and_line() -> None:
+    (finding,) = _of_file("\nNCCL_P2P_LEVEL=sys\n")
     assert finding.location == Location("/etc/nccl.conf", 2)
     assert (finding.as_dict()["file"], finding.as_dict()["line"]) == ("/etc/nccl.conf", 2)
 
 
 def test_spaces_around_the_sign_in_a_file_are_reported() -> None:
-    entries = sources.effective({}, (), sources.conf_file("NCCL_PROTO = LL\n", "/etc/nccl.conf"))
-    (finding,) = linter.lint(sources.values(entries), None, sources.origins(entries))
+    (finding,) = _of_file("NCCL_PROTO = LL\n")
     assert (finding.id, finding.suggestion[:19]) == ("NCCL014", "write NCCL_PROTO=LL")
 
 

@@ -48,9 +48,9 @@ def test_environ_never_fails(data: bytes) -> None:
 def test_precedence_and_origin() -> None:
     user = sources.conf_file("NCCL_PROTO=Simple\nNCCL_ALGO=Tree\nNCCL_ALGO=Ring\n", "/root/.nccl.conf")
     etc = sources.conf_file("NCCL_PROTO=LL\nNCCL_ALGO=NVLS\nNCCL_NTHREADS=64\n", FILE)
-    chosen = sources.effective({"NCCL_PROTO": "LL128"}, user, etc)
+    chosen = sources.effective([Entry("NCCL_PROTO", "LL128", Location("process"))], user, etc)
     assert {name: (entry.value, str(entry.origin)) for name, entry in chosen.items()} == {
-        "NCCL_PROTO": ("LL128", "process environment"),
+        "NCCL_PROTO": ("LL128", "process"),
         "NCCL_ALGO": ("Tree", "/root/.nccl.conf:2"),  # the first line of a name
         "NCCL_NTHREADS": ("64", "/etc/nccl.conf:3"),
     }
@@ -58,4 +58,5 @@ def test_precedence_and_origin() -> None:
 
 def test_an_empty_variable_hides_the_files() -> None:
     etc = [Entry("NCCL_PROTO", "LL", Location(FILE, 1))]
-    assert sources.effective({"NCCL_PROTO": ""}, (), etc)["NCCL_PROTO"].value == ""
+    empty = [Entry("NCCL_PROTO", "", Location("process"))]
+    assert sources.effective(empty, (), etc)["NCCL_PROTO"].value == ""
