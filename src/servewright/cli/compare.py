@@ -43,14 +43,10 @@ def compare(common: Common, first: First, second: Second, plot: Plot = None) -> 
 
 
 def _show(pair: list[dict[str, Any]], common: Common) -> None:
-    import shutil
-
     if common.json:
         print(json.dumps({"command": "compare", "exit_code": 0, "first": pair[0], "second": pair[1]}, indent=2))
         return
     from servewright.report.bench import comparison
-    from servewright.report.layout import as_text
-    from servewright.report.style import wants_colour
+    from servewright.report.layout import for_output
 
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    sys.stdout.write(as_text(comparison(pair[0], pair[1], width), wants_colour(sys.stdout)))
+    sys.stdout.write(for_output(lambda width: comparison(pair[0], pair[1], width)))

@@ -11,6 +11,11 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
+Inventory = Annotated[
+    list[str] | None,
+    typer.Option("-i", "--inventory", metavar="PATH", help="Inventory; without it ./inventory if that exists."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Services = Annotated[
     list[str] | None, typer.Argument(metavar="SERVICE", help="Only these services.", show_default=False)
 ]
@@ -33,10 +38,7 @@ class Invocation:
 class Common:
     """Options of every command that runs a playbook. Their order is that of the help."""
 
-    inventory: Annotated[
-        list[str] | None,
-        typer.Option("-i", "--inventory", metavar="PATH", help="Inventory; without it ./inventory if that exists."),
-    ] = None
+    inventory: Inventory = None
     limit: Annotated[
         str | None, typer.Option("-l", "--limit", metavar="PATTERN", help="Only hosts of this Ansible pattern.")
     ] = None
@@ -47,7 +49,7 @@ class Common:
     ask_become_pass: Annotated[bool, typer.Option("-K", "--ask-become-pass", help="Ask for the password of sudo.")] = (
         False
     )
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False
+    json: Json = False
     junit: Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write JUnit XML, for CI.")] = None
     html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write one page that tells all.")] = None
     github: Annotated[

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -63,12 +62,10 @@ def report(result: RunResult, common: Common, detailed: bool = False, quiet: boo
 
         print(document(result, code))
     else:
-        from servewright.report.layout import as_text
-        from servewright.report.style import wants_colour
+        from servewright.report.layout import for_output
         from servewright.report.text import text
 
-        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-        shown = as_text(text(result, code, width, bool(common.verbose)), wants_colour(sys.stdout))
+        shown = for_output(lambda width: text(result, code, width, bool(common.verbose)))
         sys.stdout.write(github.quiet(shown) if on_github else shown)
     sys.stdout.flush()
     try:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json as json_
-from typing import Annotated
 
 import typer
 
 from servewright.artefact import ArtefactError, check, describe
+from servewright.cli.options import Json
 
 
-def version(json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False) -> None:
+def version(json: Json = False) -> None:
     """Say which copy of servewright runs, and its collection."""
     try:
         found = describe()

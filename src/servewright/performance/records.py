@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from servewright.driver.results import RunResult
+from servewright.report.document import from_document
 
 Record = dict[str, Any]
 """What `servewright bench` measured (the host library's performance/bench.py), with `host`."""
@@ -39,8 +40,9 @@ def benched(result: RunResult) -> list[Record]:
 def read(path: Path) -> Record:
     """The record in a file: what `bench --export` wrote, or what `bench --json` printed. Raises RecordError."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        found = content["records"] if "records" in content else _of_document(content)
+        text = path.read_text(encoding="utf-8")
+        content = json.loads(text)
+        found = content["records"] if "records" in content else benched(from_document(text))
         names = [name(record) for record in found]
     except (ValueError, KeyError, TypeError, AttributeError):
         raise RecordError(f"{path}: not a record that `servewright bench --export` wrote") from None
@@ -48,15 +50,6 @@ def read(path: Path) -> Record:
         raise RecordError(f"{path}: holds {len(found)} records ({', '.join(names)}): export one service a file")
     record: Record = found[0]
     return record
-
-
-def _of_document(content: Mapping[str, Any]) -> list[Record]:
-    return [
-        {**service["record"], "host": host}
-        for host, found in content["hosts"].items()
-        for service in found["services"]
-        if "record" in service
-    ]
 
 
 def chosen(text: str, result: RunResult) -> Record:

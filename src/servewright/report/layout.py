@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from servewright.report.style import clean, cut, paint
+from servewright.report.style import clean, cut, paint, wants_colour
 
 Part = tuple[str, str]
 """Text and its style."""
@@ -63,3 +65,9 @@ def _row(cells: Sequence[Part], widths: Sequence[int]) -> Line:
 def as_text(lines: Iterable[Line], colour: bool) -> str:
     """The lines as text, each with its end."""
     return "".join("".join(paint(text, style, colour) for text, style in line).rstrip() + "\n" for line in lines)
+
+
+def for_output(lines: Callable[[int | None], Iterable[Line]]) -> str:
+    """What `lines` gives for the width of the standard output (None: not a terminal), as text to write there."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    return as_text(lines(width), wants_colour(sys.stdout))

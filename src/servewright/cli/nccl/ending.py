@@ -8,22 +8,12 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from servewright.cli.options import Invocation
-
-Inventory = Annotated[
-    list[str] | None,
-    typer.Option("-i", "--inventory", metavar="PATH", help="Inventory; without it ./inventory if that exists."),
-]
-Services = Annotated[
-    list[str] | None, typer.Argument(metavar="SERVICE", help="Only these services.", show_default=False)
-]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-
-DONE, ERROR, REFUSED = 0, 1, 3
+from servewright.report.exit_code import ERROR, REFUSED
 
 
 def ending(function: Callable[..., int]) -> Callable[..., None]:

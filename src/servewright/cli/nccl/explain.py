@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from servewright.cli.nccl.ending import Inventory, Json, Services, document, ending
+from servewright.cli.nccl.ending import document, ending
+from servewright.cli.options import Inventory, Json, Services
 
 if TYPE_CHECKING:
     from servewright.cli.nccl.declared import Declared
@@ -31,12 +31,9 @@ def explain(
     if json:
         document({"version": 1, "services": [_as_dict(item, rows) for item, rows in found]})
         return 0
-    from servewright.report.layout import as_text
-    from servewright.report.style import wants_colour
+    from servewright.report.layout import for_output
 
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    lines = [line for item, rows in found for line in _lines(item, rows, width)]
-    sys.stdout.write(as_text(lines, wants_colour(sys.stdout)))
+    sys.stdout.write(for_output(lambda width: [line for row in found for line in _lines(*row, width)]))
     return 0
 
 

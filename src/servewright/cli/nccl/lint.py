@@ -11,17 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from servewright.cli.nccl.ending import (
-    DONE,
-    ERROR,
-    REFUSED,
-    Inventory,
-    Json,
-    Services,
-    document,
-    ending,
-    place,
-)
+from servewright.cli.nccl.ending import document, ending, place
+from servewright.cli.options import Inventory, Json, Services
+from servewright.report.exit_code import DONE, ERROR, REFUSED
 
 if TYPE_CHECKING:
     from servewright.cli.nccl.machine import Source

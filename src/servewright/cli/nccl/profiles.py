@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from typing import TYPE_CHECKING
 
 import typer
 
-from servewright.cli.nccl.ending import Inventory, Json, document, ending
+from servewright.cli.nccl.ending import document, ending
+from servewright.cli.options import Inventory, Json
 
 if TYPE_CHECKING:
     from servewright.nccl.profiles import Profile
@@ -27,13 +27,10 @@ def profiles(context: typer.Context, inventory: Inventory = None, json: Json = F
         rows = [{**profile.model_dump(mode="json"), "origin": origin} for origin, profile in listed]
         document({"version": 1, "profiles": rows})
         return 0
-    from servewright.report.layout import as_text
-    from servewright.report.style import wants_colour
+    from servewright.report.layout import for_output
 
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    lines = [line for origin, profile in listed for line in _lines(origin, profile, width)]
-    lines += [[("auto", "strong"), ("  one of these, or none, by what is declared about host and service", "")]]
-    sys.stdout.write(as_text(lines, wants_colour(sys.stdout)))
+    auto: Line = [("auto", "strong"), ("  one of these, or none, by what is declared about host and service", "")]
+    sys.stdout.write(for_output(lambda width: [*(line for row in listed for line in _lines(*row, width)), auto]))
     return 0
 
 
