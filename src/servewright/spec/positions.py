@@ -29,43 +29,15 @@ def definitions(
     """
     if not root.exists():
         raise FileNotFoundError(f"no inventory at {root}")
-    files = (
-        [root]
-        if root.is_file()
-        else sorted(
-            path
-            for path in root.rglob("*")
-            if path.is_file()
-            and path.suffix in (".yml", ".yaml", ".json", "")
-            and not any(part.startswith(".") for part in path.relative_to(root).parts)
-        )
-    )
-    if root.is_file():  # Ansible reads group_vars and host_vars beside the inventory file, too
-        files += sorted(
-            path
-            for folder in ("group_vars", "host_vars")
-            for path in (root.parent / folder).rglob("*")
-            if path.is_file()
-        )
     nodes: list[tuple[FilePath, Any]] = []
-    for file in files:
+    for file in _files(root):
         try:
             nodes.append((file, yaml.compose(file.read_text(encoding="utf-8"), Loader=_Loader)))
         except yaml.YAMLError as error:
             if file.suffix in (".yml", ".yaml") or root.is_file():
                 mark = getattr(error, "problem_mark", None)
-                raise InvalidError(
-                    [
-                        Problem(
-                            (),
-                            f"is not YAML: {getattr(error, 'problem', error)}",
-                            None,
-                            "",
-                            str(file),
-                            mark.line + 1 if mark else 1,
-                        )
-                    ]
-                ) from None
+                message = f"is not YAML: {getattr(error, 'problem', error)}"
+                raise _invalid((), message, str(file), mark.line if mark else 0) from None
             raise NeedsAnsible(f"{file} is not YAML") from None
         except UnicodeDecodeError:
             continue
@@ -77,6 +49,24 @@ def definitions(
     if sure:
         _check_reach(root.parent if root.is_file() else root, nodes, variables)
     return found
+
+
+def _files(root: FilePath) -> list[FilePath]:
+    if root.is_file():  # Ansible reads group_vars and host_vars beside the inventory file, too
+        beside = (path for folder in ("group_vars", "host_vars") for path in (root.parent / folder).rglob("*"))
+        return [root, *sorted(path for path in beside if path.is_file())]
+    return sorted(
+        path
+        for path in root.rglob("*")
+        if path.is_file()
+        and path.suffix in (".yml", ".yaml", ".json", "")
+        and not any(part.startswith(".") for part in path.relative_to(root).parts)
+    )
+
+
+def _invalid(path: Path, message: str, file: str, line: int) -> InvalidError:
+    """One problem; `line` is counted from 0."""
+    return InvalidError([Problem(path, message, file=file, line=line + 1)])
 
 
 def _check_reach(folder: FilePath, nodes: list[tuple[FilePath, Any]], variables: set[str]) -> None:
@@ -125,21 +115,10 @@ def _value(node: Any, path: Path, positions: dict[Path, tuple[str, int]], file: 
         out: dict[Any, Any] = {}
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                raise InvalidError([Problem(path, "a key must be text", None, "", file, key.start_mark.line + 1)])
+                raise _invalid(path, "a key must be text", file, key.start_mark.line)
             place = (*path, key.value)
             if key.value in out:
-                raise InvalidError(
-                    [
-                        Problem(
-                            place,
-                            f"key {key.value!r} stands here twice",
-                            None,
-                            "",
-                            file,
-                            key.start_mark.line + 1,
-                        )
-                    ]
-                )
+                raise _invalid(place, f"key {key.value!r} stands here twice", file, key.start_mark.line)
             if key.value == "<<":
                 raise NeedsAnsible(f"{file}:{key.start_mark.line + 1} merges a mapping")
             positions[place] = (file, key.start_mark.line + 1)

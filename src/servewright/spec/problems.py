@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 Path = tuple[str | int, ...]
@@ -28,7 +28,7 @@ class Problem:
         for end in range(len(self.path), -1, -1):
             if self.path[:end] in positions:
                 file, line = positions[self.path[:end]]
-                return Problem(self.path, self.message, self.value, self.hint, file, line)
+                return replace(self, file=file, line=line)
         return self
 
     def __str__(self) -> str:

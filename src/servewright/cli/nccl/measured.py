@@ -75,11 +75,16 @@ def numbers(text: str, option: str) -> list[int]:
     return found
 
 
+def _last(records: dict[str, str]) -> str | None:
+    """The phase whose record says what came of it."""
+    return next((phase for phase in ("verify", "finals", "bench") if phase in records), None)
+
+
 def _tables(what: str, service: dict[str, Any], records: dict[str, str]) -> Iterator[str]:
     from servewright.nccl.measure import compare, record, table
 
-    name = "verify" if "verify" in records else ("finals" if "finals" in records else "bench")
-    if name not in records:
+    name = _last(records)
+    if name is None:
         return
     read = record.read(records[name])
     summaries = compare.summarise(read.timings)
@@ -106,21 +111,17 @@ def _kept(what: str, service: dict[str, Any], records: dict[str, str], folder: P
     """Write everything; gives a line about each file."""
     from servewright.nccl.measure import compare, plot, record
 
-    measured = service["measured"]
-    folder.mkdir(parents=True, exist_ok=True)
-    written = []
-    for phase, text in records.items():
-        (folder / f"{phase}.json").write_text(text, encoding="utf-8")
-        written.append(f"{phase}.json")
-    (folder / "outcome.json").write_text(json.dumps(measured, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-    written.append("outcome.json")
-    name = next((phase for phase in ("verify", "finals", "bench") if phase in records), None)
+    measured, name = service["measured"], _last(records)
+    texts = {f"{phase}.json": text for phase, text in records.items()}
+    texts["outcome.json"] = json.dumps(measured, indent=1, sort_keys=True) + "\n"
     if what == "tune" and measured["outcome"].get("how"):
         if measured["outcome"].get("table"):
-            (folder / "tuned.csv").write_text(measured["outcome"]["table"], encoding="utf-8")
-            written.append("tuned.csv")
-        (folder / "profile.yml").write_text(_profile(service, record.read(records[str(name)]).heading()))
-        written.append("profile.yml")
+            texts["tuned.csv"] = measured["outcome"]["table"]
+        texts["profile.yml"] = _profile(service, record.read(records[str(name)]).heading())
+    folder.mkdir(parents=True, exist_ok=True)
+    for file, text in texts.items():
+        (folder / file).write_text(text, encoding="utf-8")
+    written = [*texts]
     if name:
         read = record.read(records[name])
         summaries = compare.summarise(read.timings)
