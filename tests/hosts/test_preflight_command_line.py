@@ -161,9 +161,11 @@ def zip_with(host, name, old, new):
     target = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(library.pack())) as source, zipfile.ZipFile(target, "w") as copy:
         for entry in source.infolist():
-            text = source.read(entry).decode()
-            assert not entry.filename.endswith(name) or old in text
-            copy.writestr(entry, text.replace(old, new) if entry.filename.endswith(name) else text)
+            text = source.read(entry)
+            if entry.filename.endswith(name):
+                assert old.encode() in text
+                text = text.replace(old.encode(), new.encode())
+            copy.writestr(entry, text)
     found = Library(host)
     (host.root / "usr/local/lib/servewright/host.pyz").write_bytes(target.getvalue())
     return found

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import io
+import marshal
 import os
 import pkgutil
+import sys
 import zipfile
+from importlib.util import MAGIC_NUMBER, source_hash
 
 from . import files, paths, systemd
 
 _NAME = "servewright_host"
 _MAIN = f"from {_NAME}.main import main\nmain()\n"
-_EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest time a zip can hold: the same sources give the same bytes
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest time a zip can hold
+_CHECKED_HASH = (0b11).to_bytes(4, "little")
 
 RECOVER_UNITS = {
     paths.RECOVER_UNIT: f"""# Written by servewright.
@@ -41,37 +45,64 @@ SyslogIdentifier=servewright
 
 
 def pack():
-    """Bytes of the zipapp, made from the sources of the package this module was loaded from (a folder or a zip)."""
-    from . import main  # noqa: F401 - names it for Ansible, which sends only what is imported
+    """Bytes of the zipapp, made from the sources of the package this module was loaded from (a folder or a zip).
 
-    package = __name__.rsplit(".", 1)[0]
-    path = __import__("sys").modules[package].__path__
+    Beside each source is its byte code for the interpreter that runs this: compiling takes longer than all else that
+    a command does before it begins, and some run while a service is down. Another interpreter, or one that finds
+    another source than the one compiled, takes the source.
+    """
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr(zipfile.ZipInfo("__main__.py", _EPOCH), _MAIN)
-        for name in sorted(_sources(path)):
-            source = pkgutil.get_data(package, name) or b""
-            archive.writestr(zipfile.ZipInfo(f"{_NAME}/{name}", _EPOCH), source)
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, source in _sources().items():
+            archive.writestr(zipfile.ZipInfo(name, _EPOCH), source)
+            archive.writestr(zipfile.ZipInfo(f"{name}c", _EPOCH), _byte_code(name, source))
+        archive.comment = MAGIC_NUMBER
     return buffer.getvalue()
 
 
-def _sources(folders, prefix=""):
+def _byte_code(name, source):
+    """Text of a .pyc file that holds for this very source (PEP 552, a checked hash)."""
+    code = compile(source, f"{paths.HOST_PYZ}/{name}", "exec", dont_inherit=True)
+    return MAGIC_NUMBER + _CHECKED_HASH + source_hash(source) + marshal.dumps(code)
+
+
+def _sources():
+    """Sources of the zipapp by name."""
+    from . import main  # noqa: F401 - names it for Ansible, which sends only what is imported
+
+    package = __name__.rsplit(".", 1)[0]
+    names = sorted(_names(sys.modules[package].__path__))
+    return {"__main__.py": _MAIN.encode()} | {
+        f"{_NAME}/{name}": pkgutil.get_data(package, name) or b"" for name in names
+    }
+
+
+def _names(folders, prefix=""):
     """Files of a package and of those in it, relative to it."""
     yield prefix + "__init__.py"
     for item in pkgutil.iter_modules(folders):
         if item.ispkg:
-            yield from _sources([os.path.join(folder, item.name) for folder in folders], f"{prefix}{item.name}/")
+            yield from _names([os.path.join(folder, item.name) for folder in folders], f"{prefix}{item.name}/")
         else:
             yield f"{prefix}{item.name}.py"
+
+
+def _current():
+    """Whether the zipapp on the host has these sources, and byte code for this interpreter."""
+    try:
+        with zipfile.ZipFile(paths.HOST_PYZ) as archive:
+            found = {name: archive.read(name) for name in archive.namelist() if name.endswith(".py")}
+            return archive.comment == MAGIC_NUMBER and found == _sources()
+    except (OSError, zipfile.BadZipFile):
+        return False
 
 
 def install():
     """Bring the zipapp and the recovery units up to date; gives True when something was written."""
     changed = False
     files.reserve()
-    data = pack()
-    if files.read_bytes(paths.HOST_PYZ) != data:
-        files.write(paths.HOST_PYZ, data, mode=0o755)
+    if not _current():
+        files.write(paths.HOST_PYZ, pack(), mode=0o755)
         changed = True
     reload_needed = False
     for name, text in RECOVER_UNITS.items():
