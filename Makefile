@@ -8,6 +8,8 @@ MAKEFLAGS += --no-print-directory
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+# A file at a time, in the order they are named: what takes long begins first, and the unit tests fill what is left.
+PARALLEL := --numprocesses 3 --dist loadfile --no-loadscope-reorder
 # Tools start one another by name: molecule, ansible-runner and the tests start ansible-playbook.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
@@ -20,13 +22,13 @@ demo: root $(READY) ## deploy, verify, break and roll back a simulated SGLang on
 	@$(BIN)/python -m tests.demo
 
 test: root lint molecule ## lint, then every test that needs no real engine
-	@$(BIN)/python -m pytest --numprocesses 3 --dist loadfile tests/unit tests/packaging tests/hosts
+	@$(BIN)/python -m pytest $(PARALLEL) tests/hosts tests/packaging tests/unit
 
 faults: root $(READY) ## inject every fault at every step, and write docs/faults.md from the run
-	@$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --fault-table docs/faults.md $(wildcard tests/hosts/test_faults*.py) tests/hosts/test_trouble.py
+	@$(BIN)/python -m pytest $(PARALLEL) --fault-table docs/faults.md $(wildcard tests/hosts/test_faults*.py) tests/hosts/test_trouble.py
 
 failures: root $(READY) ## bring about the failures of tests/failures.yml, and write docs/failures.md from the run
-	@$(BIN)/python -m pytest --numprocesses 3 --dist loadfile -m failure --failure-table docs/failures.md tests/unit tests/hosts
+	@$(BIN)/python -m pytest $(PARALLEL) -m failure --failure-table docs/failures.md tests/unit tests/hosts
 
 verdicts: root $(READY) ## judge each misbehaving engine 20 times with random timing, and write docs/verdicts.md
 	@$(BIN)/python -m pytest --verdict-rounds 20 --verdict-table docs/verdicts.md tests/hosts/test_verdicts.py
@@ -78,6 +80,6 @@ $(READY): pyproject.toml requirements-dev.txt
 	}
 	@echo "Setting up .venv, about a minute ..."
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -r requirements-dev.txt
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile -r requirements-dev.txt
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@

@@ -119,7 +119,8 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Envir
             # As a path, not as a site folder: its own .pth files, and so this checkout, stay out.
             (made.site_packages / "borrowed.pth").write_text(sysconfig.get_path("purelib"))
         if install:
-            pip = [sys.executable, "-m", "pip", "--python", made.python, "install", "-qq"]
+            # Ansible is large, and little of it runs here: that is compiled when it does.
+            pip = [sys.executable, "-m", "pip", "--python", made.python, "install", "-qq", "--no-compile"]
             # The borrowed packages count as installed, and with them the servewright of this checkout.
             borrowing = ["--no-deps", "--no-build-isolation", "--ignore-installed"] if borrow else []
             output_of(*pip, *borrowing, *install, cwd=folder)
