@@ -22,4 +22,4 @@ fi
 mkdir -p "/proc/$pid/root/root/run"
 cp "$here/run.py" "$config" "/proc/$pid/root/root/run/"
 "${inside[@]}" "$python" -u /root/run/run.py "/root/run/$(basename "$config")" /root/run || true
-cp "/proc/$pid/root/root/run/"{results.json,journal.txt} "$out/"
+cp "/proc/$pid/root/root/run/"{results,recordings}.json "/proc/$pid/root/root/run/journal.txt" "$out/"

@@ -59,7 +59,7 @@ def servewright(title: str, *words: str) -> tuple[int, dict[str, Any]]:
         env={"PATH": f"{BIN}:{os.environ['PATH']}", "HOME": "/root", "LANG": "C.UTF-8", "NO_COLOR": "1"},
     )
     seconds = round(time.monotonic() - begin, 1)
-    document = json.loads(done.stdout) if done.stdout.startswith("{") else {"text": done.stdout}
+    document: dict[str, Any] = json.loads(done.stdout) if done.stdout.startswith("{") else {"text": done.stdout}
     RESULTS.append({"title": title, "words": words, "code": done.returncode, "seconds": seconds, "answer": document})
     (OUT / "results.json").write_text(json.dumps(RESULTS, indent=1))
     hosts = list(document.get("hosts", {}).values())
@@ -98,7 +98,7 @@ def holder(code: str) -> subprocess.Popen[bytes]:
     """Another process of the host, which says when it holds what it is to hold."""
     python = CONFIG["service"]["venv"] + "/bin/python"
     code += "\nprint('up', flush=True)\ntime.sleep(600)"
-    process = subprocess.Popen([python, "-c", code], stdout=subprocess.PIPE)
+    process = subprocess.Popen([python, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdout is not None
     process.stdout.readline()
     return process
@@ -126,6 +126,35 @@ def foreign() -> None:
     other.wait()
 
 
+def killed_in_the_load() -> None:
+    """A transaction that nobody follows, whose engine loses its youngest process while it loads.
+
+    Then a process that is no service's takes memory of a GPU for 20 seconds: the way back has to wait for it.
+    """
+    declare(environment__MARK="killed")
+    other = holder(
+        "import sys, time, torch\nprint('up', flush=True)\nsys.stdin.readline()\n"
+        "x = torch.ones(1 << 28, device='cuda:1')\ntorch.cuda.synchronize()\ntime.sleep(20)\nsys.exit()"
+    )
+    before = processes()
+    servewright("deploy, detached", "deploy", "--detach")
+    while left() > 60:
+        new = processes() - before
+        if len(new) >= CONFIG["loading_processes"]:  # the main process has started its workers
+            time.sleep(3)
+            victim = max(new & processes())
+            print("killing", shell(f"tr '\\0' ' ' < /proc/{victim}/cmdline"))
+            os.kill(victim, signal.SIGKILL)
+            assert other.stdin is not None
+            other.stdin.write(b"\n")
+            other.stdin.flush()
+            break
+        time.sleep(0.1)
+    servewright("killed in the load", "follow", NAME)
+    other.kill()
+    other.wait()
+
+
 def leftovers() -> None:
     """SIGKILL of every process; a live segment of a name like theirs must stay."""
     declare()
@@ -148,24 +177,47 @@ def leftovers() -> None:
     other.wait()
 
 
-def killed_in_the_load() -> None:
-    """A transaction that nobody follows, whose engine loses its youngest process while it loads."""
-    declare(environment__MARK="killed")
-    before = processes()
-    servewright("deploy, detached", "deploy", "--detach")
-    while left() > 60:
-        new = processes() - before
-        if len(new) >= 3:  # the main process has started its workers
-            time.sleep(2)
-            os.kill(max(new & processes()), signal.SIGKILL)
-            break
-        time.sleep(0.2)
-    servewright("killed in the load", "follow", NAME)
-
-
 def default_backend() -> None:
     declare(options__attention_backend=None)
     servewright("attention backend left to the engine", "deploy")
+
+
+def too_little_memory() -> None:
+    declare(options__mem_fraction_static=0.01)
+    servewright("too little GPU memory", "deploy")
+
+
+def settings() -> None:
+    """Starts with one set of NCCL settings after the other, each measured by the performance gate.
+
+    The first start of a set is a release, each later one a rollback to it.
+    """
+    numbers: dict[str, int] = {}
+    failed: set[str] = set()
+    for name in CONFIG["order"]:
+        if left() < CONFIG["least"]["settings"]:
+            break
+        if name in failed:
+            continue
+        environment = CONFIG["service"]["nccl"]["environment"] | CONFIG["settings"][name]
+        declare(nccl__environment=environment)
+        if name in numbers:
+            code, _service = servewright(f"settings: {name}", "rollback", NAME, str(numbers[name]))
+        else:
+            code, service = servewright(f"settings: {name}", "deploy")
+            if code:
+                failed.add(name)
+            else:
+                numbers[name] = service["release"]
+    for name, number in numbers.items():
+        if name != CONFIG["order"][0]:
+            first = f"{NAME}@{numbers[CONFIG['order'][0]]}"
+            servewright(f"compare: {CONFIG['order'][0]}, {name}", "compare", first, f"{NAME}@{number}")
+
+
+def recordings() -> None:
+    """What the tools of such a host print, for the tests of what reads it."""
+    (OUT / "recordings.json").write_text(json.dumps({each: shell(each) for each in CONFIG["recordings"]}, indent=1))
 
 
 def verify() -> None:
@@ -173,11 +225,14 @@ def verify() -> None:
     servewright("history", "history", NAME)
 
 
-STEPS = (deploy, wrong_flag, foreign, leftovers, killed_in_the_load, default_backend, verify)
+STEPS = (
+    deploy, wrong_flag, foreign, leftovers, killed_in_the_load, default_backend, settings, too_little_memory, verify,
+    recordings,
+)
 
 if __name__ == "__main__":
     for step in STEPS:
         if step.__name__ in CONFIG["steps"] and left() > CONFIG["least"].get(step.__name__, 30):
             print(f"-- {step.__name__} after {time.monotonic() - BEGIN:.0f} s, {left():.0f} s left")
             step()
-    (OUT / "journal.txt").write_text(shell("journalctl --no-pager -o short-precise | tail -3000"))
+    (OUT / "journal.txt").write_text(shell("journalctl --no-pager -o short-precise | tail -8000"))
