@@ -35,3 +35,8 @@ class RunResult:
     """Number of the signal that stopped the run, or 0."""
     unfinished: list[dict[str, str]] = field(default_factory=list)
     """Host, service ("" if not known) and step of what had no verdict when the run was stopped."""
+
+    @property
+    def nothing_declared(self) -> bool:
+        """Whether there was nothing to do on any host, and that may be a mistake."""
+        return bool(self.hosts) and all(host.note for host in self.hosts.values())

@@ -22,6 +22,7 @@ def profile_of(entries: Iterable[Entry], name: str, file: str, unread: Sequence[
     }
     if not settings:
         missing = f"; not read: {', '.join(unread)}" if unread else ""
-        raise ValueError(f"{file} sets no NCCL variable{missing}")
+        script = "if a script sets them, import a copy of the running engine's /proc/PID/environ"
+        raise ValueError(f"{file} sets no NCCL variable{missing}; {script}")
     note = f"Taken from {file}; why each setting is there is not known."
     return Profile(name=name, title=f"Settings of {file}", settings=settings, measured=Measured(note=note))

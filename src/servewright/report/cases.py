@@ -49,7 +49,7 @@ def suites(result: RunResult) -> list[Suite]:
     """Everything that has an outcome, in the order of the hosts. Nothing that was refused or not reached is missing."""
     found = [Suite("", "", list(_of_run(result)))]
     for host, of_host in result.hosts.items():
-        found.append(Suite(host, "", list(_of_host(of_host))))
+        found.append(Suite(host, "", list(_of_host(of_host, result))))
         for service in of_host.services:
             log = [clean(line) for line in service.get("log") or []]
             found.append(Suite(host, str(service.get("service", "?")), list(_of_service(service, result)), log))
@@ -84,9 +84,11 @@ def _of_run(result: RunResult) -> Iterator[Case]:
         yield Case("declaration", service, "passed")
 
 
-def _of_host(host: HostResult) -> Iterator[Case]:
+def _of_host(host: HostResult, result: RunResult) -> Iterator[Case]:
     if host.error:
         yield Case("host", "unreachable" if host.unreachable else "error", "error", clean(host.error))
+    if host.note:
+        yield Case("host", "no services", "failed" if result.nothing_declared else "warning", clean(host.note))
 
 
 def _of_service(service: dict[str, Any], result: RunResult) -> Iterator[Case]:

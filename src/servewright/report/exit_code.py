@@ -67,8 +67,8 @@ def _codes(result: RunResult) -> Iterator[int]:
         yield ERROR
     if result.problems:
         yield REFUSED
-    if result.hosts and all(host.note for host in result.hosts.values()):
-        yield REFUSED  # nothing was declared for any of them
+    if result.nothing_declared:
+        yield REFUSED
     for host in result.hosts.values():
         yield from _host_codes(host)
 

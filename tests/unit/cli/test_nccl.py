@@ -241,6 +241,7 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["explain", "nosuch"], 1, "no service 'nosuch'"),
     (["import", "nosuch", "--name", "x"], 1, "no such unit"),
     (["import", "empty.yml", "--name", "x"], 1, "empty.yml sets no NCCL variable"),
+    (["import", "empty.yml", "--name", "x"], 1, "import a copy of the running engine's /proc/PID/environ"),
     (["import", "env", "--name", "X_"], 1, "name: String should match pattern"),
 ]
 
@@ -276,6 +277,15 @@ def test_explain_as_json(run: Run) -> None:
     assert (rows["NCCL_PROTO"]["effect"], rows["NCCL_NTHREADS"]["effect"]) == (True, False)
     assert rows["NCCL_NTHREADS"]["line"] == line_of(HOSTS, "profile: pcie-ll-ring")
     assert rows["NCCL_BUFFSIZE"]["why_not"]
+
+
+def test_the_environment_of_a_process_is_imported_from_a_copy(run: Run) -> None:
+    Path("copy").write_bytes(b"PATH=/bin\0NCCL_PROTO=LL\0NCCL_DEBUG_FILE=/tmp/a\nb\0")
+    (profile,) = yaml.safe_load(run("import", "copy", "--name", "old")[1])["servewright_nccl_profiles"]
+    assert {name: setting["value"] for name, setting in profile["settings"].items()} == {
+        "NCCL_PROTO": "LL",
+        "NCCL_DEBUG_FILE": "/tmp/a\nb",
+    }
 
 
 def test_an_imported_unit_is_a_profile_that_can_be_declared(run: Run, tmp_path: Path) -> None:

@@ -94,3 +94,10 @@ def test_planned_changes_are_no_failure_and_findings_are() -> None:
 
     assert failures(service="kimi", verdict="changes", changes=[]) == 0
     assert failures(service="kimi", verdict="changes", findings=[{"id": "unit-edited", "consequence": "x"}]) == 1
+
+
+def test_a_declaration_that_reached_no_host_is_a_failure() -> None:
+    unset, served = HostResult(note="is not set"), HostResult(services=[{"service": "kimi", "verdict": "committed"}])
+    (failure,) = parsed(RunResult("deploy", {"gpu1": unset})).iter("failure")
+    assert "is not set" in failure.attrib["message"]
+    assert not list(parsed(RunResult("deploy", {"gpu1": unset, "gpu2": served})).iter("failure"))

@@ -51,9 +51,9 @@ def claim(subject):
             found.append(
                 fatal(
                     f"GPU {index} is held by {proc.describe(pid)} with {mib} MiB",
-                    f"stop it (systemctl stop {unit}), or claim other GPUs"
+                    f"claim other GPUs, or stop it for good (systemctl disable --now {unit})"
                     if unit.endswith(".service")
-                    else "end that process, or claim other GPUs",
+                    else "claim other GPUs, or end that process",
                     pid=pid,
                     unit=unit,
                     gpu=index,

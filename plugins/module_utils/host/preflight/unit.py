@@ -22,7 +22,7 @@ def unit_is_ours(subject):
         return [
             fatal(
                 "{} exists and was not written by servewright".format(paths.unit_file(release["service"])),
-                "give the service another name, or stop and remove that unit first",
+                "give the service a name that no unit has; while that unit serves, everything else can be checked",
             )
         ]
     if systemd.ours(release["service"]) is None and state["LoadState"] == "loaded":

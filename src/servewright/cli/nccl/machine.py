@@ -58,9 +58,12 @@ def unit(name: str) -> Source:
 
 
 def environment_file(path: str) -> Source:
-    """A file in the form of EnvironmentFile=."""
-    from servewright.nccl import systemd
+    """A file in the form of EnvironmentFile=, or a copy of a process's /proc/PID/environ."""
+    from servewright.nccl import sources, systemd
 
+    content = Path(path).read_bytes()
+    if b"\0" in content:
+        return Source(path, sources.environ(content, path), {}, [])
     return Source(path, systemd.environment_file(_text(Path(path)), path), {}, [])
 
 
