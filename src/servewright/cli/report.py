@@ -30,6 +30,8 @@ def report(common: Common, results: Results, detailed_exitcode: DetailedExitCode
     try:
         check_writable(common.junit, common.html)
         found = from_folder(results) if results.is_dir() else from_document(results.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        found = RunResult("report", error=f"there is no {error.filename}" if error.filename else str(error))
     except (OSError, ValueError) as error:
         detail = f"{results} is not JSON: {error}" if isinstance(error, json.JSONDecodeError) else str(error)
         found = RunResult("report", error=detail)

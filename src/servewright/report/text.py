@@ -67,7 +67,7 @@ def problems(result: RunResult) -> list[tuple[dict[str, Any], list[str]]]:
 def _problems(result: RunResult, width: int | None) -> Iterable[Line]:
     where = problems(result)
     for problem, hosts in where:
-        place = f"{problem['file']}:{problem.get('line', 0)}" if problem.get("file") else "inventory"
+        place = str(problem.get("file") or "inventory") + (f":{problem['line']}" if problem.get("line") else "")
         yield [(f"{place}  ", "strong"), ("INVALID", "bad"), (f"  {', '.join(hosts)}" if hosts else "", "faint")]
         if problem.get("path"):
             yield from labelled("key", problem["path"], width)

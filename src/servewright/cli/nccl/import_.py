@@ -16,9 +16,9 @@ def import_(
     context: typer.Context,
     source: Annotated[
         str,
-            typer.Argument(
-                metavar="UNIT_OR_FILE", help="A unit by name, a unit file, an environment file, or /proc/PID/environ."
-            ),
+        typer.Argument(
+            metavar="UNIT_OR_FILE", help="A unit by name, a unit file, an environment file, or /proc/PID/environ."
+        ),
     ],
     name: Annotated[str, typer.Option("--name", metavar="NAME", help="Name of the profile.")],
 ) -> int:
