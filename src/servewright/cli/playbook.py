@@ -43,7 +43,11 @@ def result(
     try:
         check()
         check_writable(common.junit, common.html, *files)
-        return _run(command, common, {"servewright_only": services or [], **variables})
+        found = _run(command, common, {"servewright_only": services or [], **variables})
+        if found.error and not found.hosts:
+            found.problems = _not_yaml(common)
+            found.error = "" if found.problems else found.error
+        return found
     except (ArtefactError, OSError, ValueError) as error:
         return RunResult(command, error=str(error))
 
@@ -97,6 +101,21 @@ def inventories(common: Common) -> list[str]:
         if "," not in path and not Path(path).exists():
             raise FileNotFoundError(f"no inventory at {path}: give its path with -i")
     return [path if "," in path else str(Path(path).absolute()) for path in chosen]
+
+
+def _not_yaml(common: Common) -> list[dict[str, Any]]:
+    """Where a file of the inventory is no YAML: of a file in group_vars Ansible says neither name nor line."""
+    from servewright.spec import positions
+    from servewright.spec.problems import InvalidError
+
+    for path in inventories(common):
+        try:
+            positions.definitions(Path(path), set())
+        except InvalidError as error:
+            return [problem.as_dict() for problem in error.problems]
+        except (positions.NeedsAnsible, OSError):
+            continue  # an inventory of another form
+    return []
 
 
 def _run(command: str, common: Common, variables: dict[str, Any]) -> RunResult:

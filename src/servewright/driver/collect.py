@@ -33,7 +33,7 @@ class Collector:
             self.hosts[str(data["host"])] = _host_result(event, result)
             if not self._command and isinstance(result.get("servewright"), dict):
                 self._command = str(result["servewright"].get("command"))
-        elif event.get("event") == "verbose":
+        elif event.get("event") in ("verbose", "error"):  # what is printed outside of tasks
             self._output.append(str(event.get("stdout", "")))
 
     def result(self, rc: int, failure: str = "", interrupted: int = 0) -> RunResult:

@@ -147,3 +147,14 @@ def test_a_declaration_that_reaches_no_host_is_refused(
 
     assert main.run(["validate", "-i", str(tmp_path)]) == 3
     assert said in capsys.readouterr().out
+
+
+def test_yaml_that_cannot_be_read_has_a_place_for_every_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "group_vars").mkdir()
+    (tmp_path / "hosts.yml").write_text("llm: {hosts: {gpu1: {}}}")
+    (tmp_path / "group_vars" / "llm.yml").write_text("servewright_services:\n  - name: kimi\n   engine: sglang\n")
+
+    assert main.run(["status", "-i", str(tmp_path)]) == 3
+    assert f"{tmp_path}/group_vars/llm.yml:3  INVALID" in capsys.readouterr().out

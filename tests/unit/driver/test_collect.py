@@ -54,6 +54,13 @@ def test_no_host_at_all_is_an_error_though_ansible_calls_it_success() -> None:
     assert collector.result(0).error
 
 
+def test_an_error_of_the_run_is_told() -> None:
+    collector = Collector("deploy")
+    collector.feed({"event": "error", "event_data": {}, "stdout": "[ERROR]: YAML parsing failed: no indicator."})
+
+    assert collector.result(4).error == "YAML parsing failed: no indicator."
+
+
 def test_a_run_that_was_stopped_has_no_error_of_its_own() -> None:
     result = Collector("deploy").result(254, interrupted=2)
 
