@@ -1,0 +1,87 @@
+"""What the host library reads out of what real tools printed (tests/recordings/gpus)."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.servewright.llm.plugins.module_utils.host import commands, gpus, topology
+from ansible_collections.servewright.llm.plugins.module_utils.host.preflight import gpus as checks
+
+FOLDER = Path(__file__).parents[2] / "recordings" / "gpus" / "2x-h200"
+UUIDS = [f"GPU-00000000-0000-0000-0000-00000000000{index}" for index in (0, 1)]
+
+
+def text(name):
+    return (FOLDER / name).read_text()
+
+
+@pytest.fixture
+def recorded(monkeypatch):
+    """nvidia-smi and the kernel's log, as recorded."""
+
+    def run(argv, check=True):
+        line = " ".join(argv)
+        if line.startswith("journalctl -k"):
+            return subprocess.CompletedProcess(argv, 0, text("kernel-log.txt"), "")
+        name = next(
+            name
+            for words, name in {
+                "topo -m": "topo-m.txt",
+                "topo -p2p r": "topo-p2p-r.txt",
+                "pci.bus_id": "query-health.csv",
+                "uuid,name": "query-gpu.csv",
+                "compute-apps": "query-compute-apps.csv",
+            }.items()
+            if words in line
+        )
+        return subprocess.CompletedProcess(argv, 0, text(name), "")
+
+    monkeypatch.setattr(gpus, "run", run)
+    monkeypatch.setattr(commands, "run", run)
+
+
+def test_gpus_and_their_memory(recorded):
+    found = gpus.query()
+    assert sorted(found) == [0, 1]
+    assert found[1] == {
+        "uuid": UUIDS[1],
+        "name": "NVIDIA H200",
+        "total_mib": 143771,
+        "used_mib": 1131,
+        "compute_capability": "9.0",
+        "driver": "580.159.04",
+    }
+
+
+def test_who_holds_memory(recorded):
+    assert gpus.clients() == [(29392, UUIDS[0], 1634), (29392, UUIDS[1], 1122)]
+    assert any("29392" in line and "1122 MiB" in line for line in gpus.busy([1]))
+
+
+def test_health_of_sound_gpus_is_no_finding(recorded):
+    class Subject:
+        claimed = (0, 1)
+        gpu_health = gpus.health()
+
+    assert Subject.gpu_health[1]["pci.bus_id"] == "00000000:00:07.0"
+    assert Subject.gpu_health[1]["pcie.link.width.current"] == "16"
+    assert checks.health(Subject) == []
+    assert checks.xids(Subject) == []  # lines of the driver that are no Xid
+
+
+def test_a_field_that_the_driver_does_not_know_gives_no_health(monkeypatch):
+    answer = subprocess.CompletedProcess([], 2, text("query-unknown-field.txt"), "")
+    monkeypatch.setattr(gpus, "run", lambda argv, check=True: answer)
+    assert gpus.health() == {}
+
+
+def test_links_between_gpus(recorded):
+    assert topology.pairs(topology.matrix(gpus.topology("-m")), [0, 1]) == {(0, 1): "NV18"}
+    assert topology.pairs(topology.matrix(gpus.topology("-p2p", "r")), [0, 1]) == {(0, 1): "OK"}
+
+
+def test_a_host_that_shows_no_bridges_has_no_access_control():
+    assert topology.access_control(text("lspci-vvv.txt")) == {}
