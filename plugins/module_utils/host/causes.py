@@ -234,6 +234,14 @@ CAUSES = (
         "seen with vLLM 0.32.0",
     ),
     Cause(
+        "attention_kernels_missing",
+        r"ImportError: Can not import FA\d in sgl_kernel",
+        "the kernels of the attention backend are not in this build of the engine",
+        "declare an attention_backend that is there, or install sgl_kernel whole",
+        "seen with SGLang 0.5.17",
+        engines=("sglang",),
+    ),
+    Cause(
         "missing_module",
         r"ModuleNotFoundError: No module named|ImportError: .*(?:undefined symbol|cannot open shared object)",
         "the engine's environment is not whole",

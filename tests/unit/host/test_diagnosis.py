@@ -42,6 +42,8 @@ LOGS = [
     ("nccl_no_algorithm", "sglang", False, ["ncclInvalidUsage: no algorithm/protocol available for function Reduce"]),
     ("custom_all_reduce", "vllm", False, ["RuntimeError: custom_all_reduce.cuh:455 'invalid argument'"]),
     ("shapes", "vllm", False, ["RuntimeError: mat1 and mat2 shapes cannot be multiplied (8192x7168 and 14336x7168)"]),
+    ("attention_kernels_missing", "sglang", False,
+     ["ImportError: Can not import FA3 in sgl_kernel. Please check your installation."]),
     ("no_space", "sglang", False, ["OSError: [Errno 28] No space left on device: '/var/cache/servewright/kimi'"]),
 ]  # fmt: skip
 
