@@ -90,6 +90,11 @@ def test_what_makes_two_records_incomparable_is_said() -> None:
     assert compare.notes(bench(3), bench(3)) == []
 
 
+def test_how_many_starts_stand_behind_a_comparison_is_said() -> None:
+    assert compare.notes(bench(2), bench(3)) == [compare.FEW_STARTS]
+    assert compare.notes({**bench(2), "starts": 5}, {**bench(3), "starts": 3}) == ["medians of 5 and 3 starts"]
+
+
 def test_the_table_names_both_and_gives_the_change() -> None:
     first, second = ({**record, "host": "gpu1"} for record in (bench(2, 100), bench(3, 60)))
     text = as_text(comparison(first, second, None), False)
