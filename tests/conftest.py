@@ -1,4 +1,4 @@
-"""The table of failures that a run of the tests writes."""
+"""How examples are made, and the table of failures that a run of the tests writes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes says more about the machine than about the code.
+settings.register_profile("servewright", deadline=None)
+settings.load_profile("servewright")
 
 
 def pytest_configure(config: pytest.Config) -> None:

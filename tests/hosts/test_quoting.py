@@ -53,7 +53,6 @@ def quiet_host(testbed):
 @given(UNITS)
 @settings(
     max_examples=12,
-    deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -259,7 +259,7 @@ def test_spaces_around_the_sign_in_a_file_are_reported() -> None:
     assert (finding.id, finding.suggestion[:19]) == ("NCCL014", "write NCCL_PROTO=LL")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.dictionaries(
         st.sampled_from(sorted(registry.variables())) | st.text(max_size=8).map("NCCL_".__add__),
