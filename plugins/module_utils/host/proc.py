@@ -7,6 +7,13 @@ from typing import NamedTuple
 
 _LIMITS = {"Max open files": "nofile", "Max locked memory": "memlock"}
 _DELETED = " (deleted)"
+# States in which a process does nothing and answers nothing (proc_pid_status(5)).
+_STUCK = {
+    "T": "is stopped by a signal ('kill -CONT {}' lets it go on)",
+    "t": "is stopped by a debugger",
+    "D": "waits in the kernel, for a device or a file system",
+    "Z": "has ended, and its parent has not noticed",
+}
 
 
 def _read(pid, name):
@@ -43,6 +50,12 @@ def status(pid):
 def name(pid):
     fields = status(pid)
     return None if fields is None else fields["Name"].strip()
+
+
+def stuck(pid):
+    """Why a process does nothing, as a sentence about it; None when it can run."""
+    words = _STUCK.get((status(pid) or {}).get("State", "").strip()[:1])
+    return words and f"{describe(pid)} {words.format(pid)}"
 
 
 def uid(pid):
@@ -129,6 +142,6 @@ def all_pids():
 
 def describe(pid):
     """A process named for a person: pid, program and unit."""
-    words = argv(pid) or [name(pid) or "?"]
+    words = " ".join(argv(pid) or [name(pid) or "?"]).split()  # a process that sets its title pads it with spaces
     where = unit(pid)
     return "pid %d (%s%s)" % (pid, " ".join(words)[:80], ", " + where if where else "")

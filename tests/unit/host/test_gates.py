@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -232,3 +234,22 @@ def test_a_library_replaced_under_a_process_is_seen(tmp_path):
 
 def test_maps_of_a_process_that_has_ended_are_empty():
     assert proc.maps(1 << 22) == ""
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (signal.SIGSTOP, "is stopped by a signal ('kill -CONT {}' lets it go on)"),
+        (signal.SIGKILL, "has ended, and its parent has not noticed"),
+    ],
+)
+def test_a_process_that_does_nothing_is_named_with_the_reason(number, words):
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        assert proc.stuck(process.pid) is None
+        process.send_signal(number)
+        end = time.monotonic() + 10
+        while (found := proc.stuck(process.pid)) is None:
+            assert time.monotonic() < end
+        process.kill()
+    assert found.startswith(f"pid {process.pid} (")
+    assert words.format(process.pid) in found

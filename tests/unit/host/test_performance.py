@@ -93,6 +93,23 @@ def test_a_run_measures_the_declared_lengths_and_no_two_prompts_begin_alike(star
     assert len({" ".join(prompt.split()[:4]) for prompt in prompts}) == 200
 
 
+def test_one_answer_that_does_not_come_is_measured_again_and_several_in_a_row_are_a_failure(monkeypatch):
+    """A needless rollback is an outage: a pause of a loaded host is no fault of the release."""
+    outcomes = iter([HttpError("late"), HttpError("late"), "measured", *[HttpError("late")] * 3])
+
+    def action():
+        outcome = next(outcomes)
+        if isinstance(outcome, HttpError):
+            raise outcome
+        return outcome
+
+    found = meter(None)
+    monkeypatch.setattr(found, "others", lambda: 0)
+    assert found._undisturbed(action) == "measured"
+    with pytest.raises(HttpError, match="late"):
+        found._undisturbed(action)
+
+
 def test_the_long_prompt_fits_the_context(start):
     """The server's context is 8192 tokens, which it reports; a prompt beyond it would be refused."""
     found = meter(start(), long_prompt=100000)

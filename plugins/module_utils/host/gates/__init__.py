@@ -73,6 +73,8 @@ def _answer(gate, run):
     ended = run.restarted()
     if ended and message != ended:  # whatever the gate saw, this is why, or what it missed
         return FAILED, f"{ended} ({message})" if verdict == FAILED else ended, evidence
+    if verdict == FAILED and not ended:
+        message = "; ".join([message, *run.remarks()])
     return verdict, message, evidence
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from .. import completions, load, ready, systemd
+from .. import completions, load, proc, ready, systemd
 from ..errors import HostError
 from ..paths import unit_name
 
@@ -61,6 +61,13 @@ class Run:
         if not systemd.active(state):
             return "the unit is {}: {}".format(state["ActiveState"], ready.ending(state))
         return None
+
+    def remarks(self):
+        """What may explain a failure and no gate looks at: that systemd had to restart the unit, processes that do
+        nothing."""
+        count, since = self.state["NRestarts"], self.state["ActiveEnterTimestamp"]
+        again = [f"systemd restarted the unit ({count}), last on {since}"] if count else []
+        return again + list(filter(None, map(proc.stuck, systemd.pids(self.state["ControlGroup"]))))
 
     def same_process(self):
         """Raise HostError when the process that became ready has ended."""

@@ -121,7 +121,11 @@ class Meter:
         }
 
     def _undisturbed(self, action):
-        """Do something while nobody else uses the server, again if somebody did."""
+        """Do something while nobody else uses the server, again if somebody did.
+
+        A failure counts, as in the other gates, only when it comes `verify.attempts` times in a row.
+        """
+        failures = 0
         while True:
             self._wait_idle()
             try:
@@ -129,7 +133,10 @@ class Meter:
             except HttpError as error:
                 if self.others() > 1:  # one is what has just failed
                     raise Busy(f"others use the server ({error})") from None
-                raise
+                failures += 1
+                if failures >= self.release["verify"]["attempts"]:
+                    raise
+                continue
             if self._idle():
                 return result
             self.disturbed += 1
