@@ -11,9 +11,7 @@ _LOG_FOLDER = "Service.TemporaryFileSystem " + debug.FOLDER  # needed by the nex
 _RELOAD_ONLY = frozenset(
     (
         "Unit.Description",
-        "Unit.Documentation",
         "Unit.After",
-        "Unit.Before",
         "Unit.Wants",
         "Unit.StartLimitIntervalSec",
         "Unit.StartLimitBurst",
@@ -94,7 +92,7 @@ def flags(argv):
     """Flags of an argument list as a mapping; words before the first flag are 'command'."""
     found, current = {"command": []}, "command"
     for word in argv:
-        if word.startswith("--") and len(word) > 2:
+        if word.startswith("--"):
             current = word
             found.setdefault(current, [])
         else:

@@ -76,7 +76,7 @@ CHANGES = [
     ({"venv": "/opt/mine"}, {}, ("venv", "/opt/servewright/engines/sglang-0.5.23", "/opt/mine", "restart")),
     ({"model": {"path": "/m", "served_name": "tiny"}}, {}, ("model.path", "/models/tiny", "/m", "restart")),
     ({"secrets": {"KEY": {"variable": "v"}}}, {}, ("secret KEY", None, "(secret, changed)", "restart")),
-    ({"options": {"max_running_requests": 8}}, {}, ("flag --max-running-requests", None, "8", "restart")),
+    ({"options": {"max_running_requests": 32}}, {}, ("flag --max-running-requests", None, "32", "restart")),
     ({"environment": {"A": "1"}}, {}, ("environment.A", None, "1", "restart")),
     ({}, {"NCCL_ALGO": "Ring"}, ("environment.NCCL_ALGO", None, "Ring", "restart")),
     ({"limits": {"open_files": 2048}}, {}, ("unit Service.LimitNOFILE", "1048576", "2048", "restart")),
@@ -103,6 +103,58 @@ def test_a_first_release_is_one_change():
 def test_what_gates_expect_is_a_change_without_effect():
     found = difference.between(rendered(), rendered(options={"max_running_requests": 8}))
     assert ("expected.max_running_requests", None, 8, "none") in [tuple(change.values()) for change in found]
+
+
+# What systemd takes up without touching the process; every other setting needs a restart.
+RELOADED = {
+    "Unit.Description",
+    "Unit.After",
+    "Unit.Wants",
+    "Unit.StartLimitIntervalSec",
+    "Unit.StartLimitBurst",
+    "Service.EnvironmentFile",
+    "Service.ExecStartPre",
+    "Service.ExecStopPost",
+    "Service.KillMode",
+    "Service.Restart",
+    "Service.RestartPreventExitStatus",
+    "Service.RestartSec",
+    "Service.TemporaryFileSystem /run/servewright/nccl",
+    "Service.TimeoutStartSec",
+    "Service.TimeoutStopSec",
+    "Install.WantedBy",
+}
+
+
+def test_each_setting_of_a_unit_says_whether_it_needs_a_restart():
+    release = rendered(gpus=[0, 1], parallelism={"tensor": 2}, shared_memory="private", shared_memory_size="1G")
+    reloaded = set()
+    settings = difference.unit_settings(release["unit"])
+    for name in settings:
+        section, setting = name.split(" ")[0].split(".")
+        value = "/run/servewright/nccl:size=1" if " " in name else "other"
+        unit = f"{release['unit']}[{section}]\n{setting}={value}\n"
+        (change,) = difference.between(release, dict(release, unit=unit))
+        assert change["field"] == f"unit {name}"
+        reloaded |= {name} if change["consequence"] == "reload" else set()
+    assert reloaded == RELOADED
+    assert {"Service.User", "Service.LimitNOFILE", "Service.TemporaryFileSystem"} < set(settings)
+
+
+def test_a_unit_is_compared_by_what_it_says():
+    text = """# Written by somebody.
+[Service]
+
+ExecStart=/bin/engine \\
+  --flag
+Environment=A=1
+DeviceAllow=one
+DeviceAllow=two \\
+ three
+[X-Servewright]
+Release=1
+"""
+    assert difference.unit_settings(text) == {"Service.DeviceAllow": "one two  three"}
 
 
 def test_no_change_is_no_difference():
