@@ -100,3 +100,16 @@ def test_a_mutation_is_found_alone_and_mended(library, mutation):
         assert (invocation(library.host) != changed) == mutation.restarts
     elif not mutation.restarts:
         assert invocation(library.host) == changed
+
+
+def test_what_is_moved_aside_is_kept_under_its_old_path(library):
+    path = "/etc/systemd/system/kimi.service.d/mine.conf"
+    for text in ("one", "two"):
+        library.host.run(f"mkdir -p $(dirname {path}) && echo '# {text}' > {path} && chmod 0640 {path}")
+        assert repair(library)["verdict"] == "mended"
+    library.host.run(f"mkdir -p $(dirname {path}) && ln -s /dev/null {path}")
+    assert repair(library)["verdict"] == "mended"
+    aside = f"/etc/servewright/kimi/releases/1/set-aside{path}"
+    kept = library.host.run(f"cat {aside} {aside}.2; readlink {aside}.3; stat -c %a {aside}").stdout
+    assert kept == "# one\n# two\n/dev/null\n640\n"
+    assert library.host.run(f"ls $(dirname {path})", check=False).returncode != 0

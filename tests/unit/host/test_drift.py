@@ -5,10 +5,11 @@ from __future__ import annotations
 import datetime
 import os
 import struct
+from types import SimpleNamespace
 
 import pytest
 
-from ansible_collections.servewright.llm.plugins.module_utils.host import drop_ins, files
+from ansible_collections.servewright.llm.plugins.module_utils.host import drift, drop_ins, files, releases
 from ansible_collections.servewright.llm.plugins.module_utils.host.drift import finding, metrics, window
 from ansible_collections.servewright.llm.plugins.module_utils.host.surroundings import (
     control_group,
@@ -18,6 +19,7 @@ from ansible_collections.servewright.llm.plugins.module_utils.host.surroundings 
     nccl_conf,
     pci,
 )
+from tests.unit.host.test_releases import rendered
 
 MONDAY = datetime.datetime(2026, 11, 30)
 
@@ -42,6 +44,31 @@ def test_a_window_is_open(text, day, time, is_open):
     now = MONDAY + datetime.timedelta(days=day, hours=int(time[:2]), minutes=int(time[3:]))
     assert window.is_open([text], now) == is_open
     assert not window.is_open([], now)
+
+
+def test_a_service_that_was_never_committed_is_healthy_and_an_unknown_one_is_not(root, monkeypatch):
+    monkeypatch.setattr(drift.lock, "holder", lambda service: None)
+    releases.stage(rendered(), "")
+    assert drift.look("tiny")["verdict"] == "ok"
+    unknown = drift.look("tinny")
+    assert (unknown["verdict"], unknown["message"]) == ("error", "there is no service tinny; there are: tiny")
+    releases.activate("tiny", 1)  # it was committed, and the record of that is lost
+    (lost,) = drift.look("tiny")["findings"]
+    assert (lost["id"], lost["service"], lost["mended_by"]) == ("release.damaged", "tiny", "person")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "evidence", "mended_by"),
+    [
+        ({}, {"A": "1"}, "A: new", "undo"),
+        ({"LANG": "1"}, {"LANG": "2"}, "LANG: changed", "restart"),  # the old value is not known
+        ({"LANG": "1"}, {}, "LANG: gone", "restart"),
+    ],
+)
+def test_a_variable_of_the_manager_is_taken_away_only_when_it_is_new(old, new, evidence, mended_by):
+    subject = SimpleNamespace(release={"environment": {"OURS": "1"}})
+    (found,) = drift.host._manager(subject, {**old, "OURS": "1"}, new)
+    assert (found["evidence"], found["mended_by"]) == ([evidence], mended_by)
 
 
 def test_of_drop_ins_the_last_name_wins_and_lists_add_up():

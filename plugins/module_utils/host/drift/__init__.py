@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .. import lock, paths, releases
+from .. import lock, paths, releases, systemd
 from ..errors import DamagedError, HostError
 from ..results import result
 from . import claim, control_group, files, host, overrides, own, process, state, unit
@@ -25,7 +25,7 @@ def look(service, now=None):
     try:
         pointer = releases.committed(service)
         if pointer is None:
-            return result(service, "ok", message="nothing is committed", findings=[])
+            return _without_commit(service)
         subject = Subject(service, now or Host())
         found, note = findings(subject)
     except DamagedError as error:
@@ -33,6 +33,16 @@ def look(service, now=None):
     except HostError as error:
         return result(service, "error", message=str(error), findings=[])
     return result(service, "drift" if found else "ok", release=pointer["release"], message=note, findings=found)
+
+
+def _without_commit(service):
+    """The result of a service of which no release is committed. Raises DamagedError when one was."""
+    if systemd.ours(service):
+        raise DamagedError(f"{paths.committed(service)} is missing, and {paths.unit_file(service)} is of servewright")
+    if service not in paths.services():
+        known = ", ".join(paths.services()) or "none"
+        return result(service, "error", message=f"there is no service {service}; there are: {known}", findings=[])
+    return result(service, "ok", message="nothing is committed", findings=[])
 
 
 def findings(subject):

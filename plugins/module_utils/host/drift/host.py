@@ -5,7 +5,7 @@ from __future__ import annotations
 from .. import surroundings
 from ..commands import run
 from ..errors import HostError
-from .finding import GATES, PERSON, UNDO, compared, finding
+from .finding import GATES, PERSON, RESTART, UNDO, compared, finding
 
 _ACCEPT = "or have the gates prove the running service again, which records it"
 
@@ -70,15 +70,19 @@ def _driver(old, new):
 def _manager(subject, old, new):
     # What the unit sets itself wins over what the manager hands down.
     names = [name for name in _differing(old, new) if name not in subject.release["environment"]]
-    if names:
-        yield finding(
-            "host.manager_environment",
-            "systemd hands other variables to every service: {}".format(", ".join(names)),
-            [f"{name}: {_words(name in old, name in new)}" for name in names],
-            "the next start has them in its environment",
-            "systemctl unset-environment {}; look in /etc/systemd/system.conf, too".format(" ".join(names)),
-            UNDO,
-        )
+    if not names:
+        return
+    undo = "systemctl unset-environment {}; look in /etc/systemd/system.conf, too".format(" ".join(names))
+    # Only digests of the old values are kept, so what had one cannot be put back.
+    known = any(name in old for name in names)
+    yield finding(
+        "host.manager_environment",
+        "systemd hands other variables to every service: {}".format(", ".join(names)),
+        [f"{name}: {_words(name in old, name in new)}" for name in names],
+        "the next start has them in its environment",
+        "put the old values back with systemctl set-environment, or have a restart take these up" if known else undo,
+        RESTART if known else UNDO,
+    )
 
 
 def _words(before, after):
