@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import datetime
 import os
+import re
 import struct
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -19,6 +21,7 @@ from ansible_collections.servewright.llm.plugins.module_utils.host.surroundings 
     nccl_conf,
     pci,
 )
+from tests.hosts.mutations import TABLE
 from tests.unit.host.test_releases import rendered
 
 MONDAY = datetime.datetime(2026, 11, 30)
@@ -184,6 +187,16 @@ def test_a_group_without_a_file_is_not_limited():
 )
 def test_secrets_are_not_shown(text, shown):
     assert finding.shown(text) == shown
+
+
+def test_every_finding_of_the_page_has_a_mutation():
+    page = (Path(__file__).parents[3] / "docs/drift.md").read_text()
+    rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
+    documented, group = set(), ""
+    for name in re.findall(r"`([a-z_.]+)`", " ".join(rows)):
+        group = name.partition(".")[0] or group  # `.user` after `process.argv`
+        documented.add(f"{group}.{name.partition('.')[2]}")
+    assert documented == {name for mutation in TABLE for name in mutation.finds}
 
 
 def test_metrics_count_what_was_looked_at():
