@@ -61,3 +61,35 @@ def test_a_jump_of_the_clock_neither_fails_nor_prolongs_a_load(root, commands, m
     monkeypatch.setattr(ready, "_serves", lambda *arguments: False)
     with pytest.raises(StepError, match=r"loading has stalled|not ready after"):
         ready.wait(release, 1)
+
+
+@pytest.mark.parametrize(
+    ("line", "starts", "ends_with"),
+    [
+        ("name: EADDRINUSE, message: address already in use", 2, "committed"),  # drawn by lot: can pass
+        ("launch_server.py: error: argument --tp-size: invalid int value: 'two'", 1, "restored"),
+        ("torch.OutOfMemoryError: CUDA out of memory", 1, "restored"),
+        ("something that no table knows", 1, "restored"),
+    ],
+)
+def test_only_a_start_whose_cause_can_pass_is_tried_once_more(root, commands, monkeypatch, line, starts, ends_with):
+    release = rendered(engine="sglang")
+    releases.stage(release, "")
+    tried = []
+
+    def wait(release, number):
+        tried.append(number)
+        for error in outcomes:
+            raise error
+        return 1.0
+
+    monkeypatch.setattr(systemd, "log", lambda *arguments: [line])
+    outcomes = iter([ready.failed(release, {**systemd.show("x"), "ExecMainStatus": 1}, "the engine ended")])
+    monkeypatch.setattr(ready, "wait", wait)
+    monkeypatch.setattr(systemd, "start", lambda unit, timeout: None)
+    monkeypatch.setattr(leftovers, "end", lambda service, user: [])
+    monkeypatch.setattr(transaction.gates, "all_gates", lambda *arguments, **options: [])
+    facts = {"release": 1, "previous": None, "restart": True, "displaces": [], "command": "deploy", "requester": "t"}
+    transaction.transact("tiny", transaction.begin("tiny", **facts))
+    assert len(tried) == starts
+    assert journal.latest("tiny").steps()[-1]["step"] == ends_with
