@@ -90,7 +90,8 @@ def test_a_secret_is_only_named():
 
 LINES = [
     "Type=exec", "KillMode=mixed", "LimitMEMLOCK=infinity", "LimitNOFILE=1048576", "Restart=always",
-    "RestartPreventExitStatus=2", "TimeoutStartSec=300", "TimeoutStopSec=120", "PrivateTmp=yes", "User=llm-tiny", "NoNewPrivileges=yes",
+    "RestartPreventExitStatus=2", "TimeoutStartSec=300", "TimeoutStopSec=120", "PrivateTmp=yes",
+    "User=llm-tiny", "NoNewPrivileges=yes",
 ]  # fmt: skip
 
 
