@@ -21,13 +21,14 @@ from . import (
     transaction,
     users,
 )
-from . import measure as measurement
 from . import preflight as checks
 from .assess import assess, between, displaced, restarts, running
 from .drift import Host, look
 from .drift.repair import mend
 from .errors import BusyError, HostError
 from .http import HttpError
+from .measure import run as measurement
+from .measure import start as measuring
 from .nccl import proof as nccl_proof
 from .performance import baselines
 from .performance import bench as performance_bench
@@ -214,9 +215,9 @@ def follow(service, number, wait):
 
 @_reported
 def measure(service, release, request, program, stop, requester="", reason="", lock_wait=0.0):
-    """Start to measure NCCL with the engine and on the GPUs of a declared release: see the module measure."""
+    """Start to measure NCCL with the engine and on the GPUs of a declared release: see the package measure."""
     others = displaced(release)
-    return result(service, **measurement.start(release, request, program, stop, others, requester, reason, lock_wait))
+    return result(service, **measuring.start(release, request, program, stop, others, requester, reason, lock_wait))
 
 
 def preflight(declared):

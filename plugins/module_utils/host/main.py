@@ -55,9 +55,9 @@ def transact(arguments):
 
 
 def measure(arguments):
-    from . import measure as measurement
+    from .measure import run
 
-    measurement.carry_out(arguments.service, arguments.transaction)
+    run.carry_out(arguments.service, arguments.transaction)
     return 0
 
 

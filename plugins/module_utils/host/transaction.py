@@ -324,9 +324,9 @@ def recover(service):
         os.unlink(journal.path)
         return False
     if "measure" in steps[0]:
-        from . import measure
+        from .measure import run
 
-        measure.recover(journal, steps[0])
+        run.recover(journal, steps[0])
         return True
     pointer = releases.committed(service)
     if (
