@@ -1,36 +1,23 @@
-"""Throughput and time to the first token over the number of streams. Needs `pip install servewright[plot]`."""
+"""Throughput and time to the first token over the number of streams."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
 
 from servewright.performance.records import Record, name
-
-
-class PlotError(ValueError):
-    """matplotlib is not installed, or there is nothing to draw."""
-
-
-# Told apart also without colour (Okabe and Ito's palette, and a marker each).
-_COLOURS = ("#0072B2", "#D55E00")
-_MARKERS = "os"
+from servewright.report.plot import COLOURS, MARKERS, PlotError, figure, save
 
 
 def draw(records: Sequence[Record], target: Path) -> None:
     """Write an SVG, PNG or PDF, as the name of the target says. Raises PlotError."""
-    try:
-        figures = import_module("matplotlib.figure")
-    except ImportError:
-        raise PlotError("a plot needs matplotlib: pip install 'servewright[plot]'") from None
     if target.suffix not in (".svg", ".png", ".pdf"):
         raise PlotError(f"{target}: give a name that ends with .svg, .png or .pdf")
     if not any(record["curve"] for record in records):
         raise PlotError("there is no curve to draw: only `servewright bench` measures one")
-    figure = figures.Figure(figsize=(10, 4.8), layout="constrained")
-    throughput, first = figure.subplots(1, 2)
-    for record, colour, marker in zip(records, _COLOURS, _MARKERS, strict=True):
+    drawn = figure(10, 4.8)
+    throughput, first = drawn.subplots(1, 2)
+    for record, colour, marker in zip(records, COLOURS, MARKERS, strict=False):
         levels = [level["concurrency"] for level in record["curve"]]
         style = {"label": name(record), "color": colour, "marker": marker, "markersize": 5, "linewidth": 1.6}
         throughput.plot(levels, [level["throughput"] for level in record["curve"]], **style)
@@ -43,8 +30,5 @@ def draw(records: Sequence[Record], target: Path) -> None:
         axes.grid(True, alpha=0.4)
         axes.set_xlabel("streams at once")
         axes.set_title(title, loc="left", fontsize=11)
-    figure.legend(*throughput.get_legend_handles_labels(), loc="outside lower left", frameon=False, fontsize=9)
-    # The same records give the same bytes.
-    metadata = {"Date": None} if target.suffix == ".svg" else None
-    with import_module("matplotlib").rc_context({"svg.hashsalt": "servewright"}):
-        figure.savefig(target, dpi=150, metadata=metadata)
+    drawn.legend(*throughput.get_legend_handles_labels(), loc="outside lower left", frameon=False, fontsize=9)
+    save(drawn, target)

@@ -8,6 +8,7 @@ import pytest
 
 from servewright.nccl.measure import compare, plot
 from servewright.nccl.measure.record import Timing
+from servewright.report.plot import PlotError
 
 SUMMARIES = compare.summarise(
     Timing(case, 1, "all_reduce", size, size / speed + 10, size / speed + 9, size / speed + 11, True, 50)
@@ -27,10 +28,10 @@ def test_a_plot_names_its_cases_sizes_and_what_was_measured(tmp_path: Path) -> N
 
 def test_without_matplotlib_it_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(plot.PlotError, match=r"servewright\[plot\]"):
+    with pytest.raises(PlotError, match=r"servewright\[plot\]"):
         plot.draw(SUMMARIES, "all_reduce", ["nothing set"], tmp_path / "plot.svg", "A title")
 
 
 def test_nothing_to_draw(tmp_path: Path) -> None:
-    with pytest.raises(plot.PlotError, match="all_gather"):
+    with pytest.raises(PlotError, match="all_gather"):
         plot.draw(SUMMARIES, "all_gather", ["nothing set"], tmp_path / "plot.svg", "A title")

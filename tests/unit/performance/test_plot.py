@@ -5,7 +5,8 @@ from pathlib import Path
 import matplotlib
 import pytest
 
-from servewright.performance.plot import PlotError, draw
+from servewright.performance.plot import draw
+from servewright.report.plot import PlotError
 from tests.unit.performance.samples import bench
 
 

@@ -34,8 +34,6 @@ Rehearsal = Annotated[
 
 def run(what: str, common: Common, services: list[str], out: Path | None, **options: Any) -> int:
     """Measure on the hosts, keep what was measured, and report."""
-    from servewright.nccl.measure.plot import PlotError
-
     chosen = {name: value for name, value in options.items() if value not in (None, "", [])}
     reason, lock_wait = chosen.pop("reason", None), chosen.pop("lock_wait", None)
     result = playbook.result(
@@ -56,7 +54,7 @@ def run(what: str, common: Common, services: list[str], out: Path | None, **opti
                 try:
                     shown += _tables(what, service, texts)
                     shown += _kept(what, service, texts, folder) if folder else []
-                except (PlotError, OSError, ValueError) as error:
+                except (OSError, ValueError) as error:
                     shown.append(f"not written: {error}")
     if not common.json:
         for text in shown:
@@ -110,6 +108,7 @@ def _how(measured: dict[str, Any]) -> str:
 def _kept(what: str, service: dict[str, Any], records: dict[str, str], folder: Path) -> Iterator[str]:
     """Write everything; gives a line about each file."""
     from servewright.nccl.measure import compare, plot, record
+    from servewright.report.plot import PlotError
 
     measured, name = service["measured"], _last(records)
     texts = {f"{phase}.json": text for phase, text in records.items()}
@@ -129,7 +128,7 @@ def _kept(what: str, service: dict[str, Any], records: dict[str, str], folder: P
             title = f"all-reduce of {service['service']}, by environment"
             plot.draw(summaries, "all_reduce", compare.cases(summaries), folder / "plot.svg", title, read.heading())
             written.append("plot.svg")
-        except plot.PlotError as error:
+        except PlotError as error:
             yield f"no plot: {error}"
     yield f"written to {folder}: {', '.join(written)}"
 

@@ -1,4 +1,4 @@
-"""Time over message size, a line per environment. Needs matplotlib: `pip install servewright[plot]`."""
+"""Time over message size, a line per environment. For the controller: it needs the package, and matplotlib."""
 
 from __future__ import annotations
 
@@ -6,17 +6,10 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 
+from servewright.report.plot import COLOURS, MARKERS, PlotError, figure, save
+
 from .compare import Key, Summary, sizes
 from .table import size
-
-
-class PlotError(RuntimeError):
-    """matplotlib is not installed, or there is nothing to draw."""
-
-
-# Told apart also without colour (Okabe and Ito's palette, and a marker each).
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
-_MARKERS = "os^Dv<>P"
 
 
 def draw(
@@ -31,32 +24,19 @@ def draw(
 
     Raises PlotError.
     """
-    try:
-        figures, tickers = import_module("matplotlib.figure"), import_module("matplotlib.ticker")
-    except ImportError:
-        raise PlotError("a plot needs matplotlib: pip install 'servewright[plot]'") from None
     counts = sizes(summaries, collective)
     if not counts or not cases:
         raise PlotError(f"no times of {collective} to draw")
-    figure = figures.Figure(figsize=(9, 5.6), layout="constrained")
-    axes = figure.subplots()
+    drawn = figure(9, 5.6)
+    axes, tickers = drawn.subplots(), import_module("matplotlib.ticker")
     for place, case in enumerate(cases):
         found = {count: summaries.get((case, collective, count)) for count in counts}
         points = [(count, summary) for count, summary in found.items() if summary]
-        colour = _COLOURS[place % len(_COLOURS)]
+        colour = COLOURS[place % len(COLOURS)]
         xs = [count for count, _ in points]
-        axes.fill_between(
-            xs, [s.low for _, s in points], [s.high for _, s in points], color=colour, alpha=0.15, lw=0
-        )
-        axes.plot(
-            xs,
-            [s.median for _, s in points],
-            label=case,
-            color=colour,
-            marker=_MARKERS[place % len(_MARKERS)],
-            markersize=5,
-            linewidth=1.6,
-        )
+        axes.fill_between(xs, [s.low for _, s in points], [s.high for _, s in points], color=colour, alpha=0.15, lw=0)
+        style = {"color": colour, "marker": MARKERS[place % len(MARKERS)], "markersize": 5, "linewidth": 1.6}
+        axes.plot(xs, [s.median for _, s in points], label=case, **style)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.set_xticks(counts)
@@ -71,8 +51,5 @@ def draw(
     axes.set_title(title, loc="left", fontsize=12)
     axes.legend(frameon=False)
     if note:
-        figure.supxlabel(note, fontsize=8, x=0.01, ha="left", color="#555555")
-    # The same record gives the same bytes.
-    metadata = {"Date": None} if target.suffix == ".svg" else None
-    with import_module("matplotlib").rc_context({"svg.hashsalt": "servewright"}):
-        figure.savefig(target, dpi=150, metadata=metadata)
+        drawn.supxlabel(note, fontsize=8, x=0.01, ha="left", color="#555555")
+    save(drawn, target)
