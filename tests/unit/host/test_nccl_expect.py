@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.servewright.llm.plugins.module_utils.host.nccl import expect, log
+from tests.unit.host.test_nccl_log import by_size
 
 RECORDINGS = Path(__file__).parents[2] / "recordings/nccl"
 VERSIONS = ["2.28.9", "2.30.7"]
@@ -70,7 +71,7 @@ def test_channels_and_transports_are_read(name, via, channels):
 
 
 def test_what_sizes_ran_with_is_read():
-    assert recorded("default").by_size("AllReduce") == {
+    assert by_size(recorded("default"), "AllReduce") == {
         4: {("RING", "LL")},
         14336: {("RING", "LL")},
         58720256: {("RING", "SIMPLE")},

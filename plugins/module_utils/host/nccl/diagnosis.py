@@ -9,20 +9,19 @@ from .messages import MESSAGES
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Something an operator should know, by name. line is None when it is about the log as a whole."""
+    """Something an operator should know, by name. text is the line that says so; "" when it is about the whole log."""
 
     id: str
     meaning: str
     todo: str
-    line: int | None = None
     text: str = ""
 
 
-def notice(text, line):
+def notice(text):
     """What a single message means: a list of one Diagnosis, [] when it is nothing special."""
     for known in MESSAGES:
         if known.pattern.search(text):
-            return [Diagnosis(known.id, known.meaning, known.todo, line, text)]
+            return [Diagnosis(known.id, known.meaning, known.todo, text)]
     return []
 
 
@@ -39,7 +38,7 @@ def diagnose(log):
         if not comm.complete:
             meaning = f"Rank {comm.rank} of {comm.ranks} began to start a communicator and never ended."
             todo = "see which other ranks are missing, and check IOMMU, PCIe ACS and the network interface"
-            found.append(Diagnosis("start-not-complete", meaning, todo, comm.line))
+            found.append(Diagnosis("start-not-complete", meaning, todo))
     leads = any(comm.complete and comm.rank == 0 and comm.ranks > 1 for comm in log.communicators)
     if leads and not log.choices:
         todo = "add TUNING to NCCL_DEBUG_SUBSYS; with it there, no collective was called yet"

@@ -233,7 +233,7 @@ def _channels(settings, log):
     for comm in log.communicators:
         if comm.channels is None or comm.ranks < 2:
             continue
-        count = comm.channels.collective
+        count = comm.channels
         if cap is not None and count > max(cap, floor):
             text = f"a communicator of {comm.ranks} ranks has {count} channels, the declared cap is {cap}"
             found.append(Finding("above-cap", FAILURE, next(x for x in _CAPS if x in settings), text, _OTHER))

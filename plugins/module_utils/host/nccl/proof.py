@@ -219,7 +219,7 @@ def _rank(pid, log):
         },
         "channels": log.channels,
         "communicators": [
-            {"ranks": one.ranks, "channels": one.channels and one.channels.collective, "complete": one.complete}
+            {"ranks": one.ranks, "channels": one.channels, "complete": one.complete}
             for one in log.communicators
         ],
         "connections": _connections(log),
