@@ -54,13 +54,13 @@ def _found(name, what, line, retry, change, source):
     return {"id": name, "what": what, "line": line.strip(), "retry": retry, "change": change, "source": source}
 
 
-def relevant(lines, cause=None, count=SHOWN):
-    """The last lines that matter, at most `count`, the one that shows the cause always among them."""
+def relevant(lines, cause=None):
+    """The last lines that matter, at most SHOWN, the one that shows the cause always among them."""
     kept = []
     for line in lines:
         if not _NOISE.search(line) and (not kept or _bare(line) != _bare(kept[-1])):
             kept.append(line)
-    last = kept[-count:]
+    last = kept[-SHOWN:]
     if cause and cause["line"] and not any(cause["line"] in line for line in last):
         last = [cause["line"], *last[1:]]
     return last

@@ -24,10 +24,10 @@ def sync_folder(path):
         os.close(handle)
 
 
-def make_folder(path, mode=0o755):
+def make_folder(path):
     """Make a folder and its parents."""
     try:
-        os.makedirs(path, mode=mode, exist_ok=True)
+        os.makedirs(path, mode=0o755, exist_ok=True)
     except OSError as error:
         raise HostError(f"cannot make the folder {path}: {error.strerror}") from None
 
