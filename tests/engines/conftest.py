@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,10 @@ from tests.hosts.conftest import inventory, pytest_runtest_makereport, testbed  
 def environments() -> dict[str, Path]:
     """Folders of the engines' environments and of the models, built when missing."""
     try:
-        return {"vllm": ensure_vllm(), "sglang": ensure_sglang(), "models": ensure_models()}
+        # Processes, because a build sets the umask, which threads share.
+        with ProcessPoolExecutor(2, get_context("spawn")) as pool:
+            vllm, sglang = pool.submit(ensure_vllm), pool.submit(ensure_sglang)
+            return {"vllm": vllm.result(), "models": ensure_models(), "sglang": sglang.result()}
     except EnvironmentFailure as error:
         pytest.fail(str(error), pytrace=False)
 

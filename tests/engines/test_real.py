@@ -48,6 +48,8 @@ def service(engine: str, environments: dict[str, Any], **changes: Any) -> dict[s
             "stall_timeout": 300,
             "prompts": [{"prompt": "The quick brown", "expect": "(?s)."}],
             "quality": False,
+            # Up to a minute each time, on a machine that is not one to measure on: one deploy does.
+            "performance": {"enabled": False},
         },
         "limits": {"stop_timeout": 20},
         **changes,
@@ -82,8 +84,12 @@ def test_a_real_engine_goes_the_whole_way(real_host, inventory, environments, en
     assert "gate answers failed" in bad.service()["message"]
     assert {gate["verdict"] for gate in bad.service()["rollback_gates"]} == {"passed"}
 
-    second = servewright("deploy", "-i", declare(environment={**ENVIRONMENT[engine], "MARK": "2"}), timeout=900)
+    measured = {**service(engine, environments)["verify"], "performance": {"seconds": 5}}
+    changes = {"environment": {**ENVIRONMENT[engine], "MARK": "2"}, "verify": measured}
+    second = servewright("deploy", "-i", declare(**changes), timeout=900)
     assert (second.code, second.service()["release"]) == (0, 3), second.text
+    gates = {gate["id"]: gate for gate in second.service()["gates"]}
+    assert gates["performance"]["evidence"]["figures"]["decode"]["median"] > 0
     back = servewright("rollback", "-i", path, "tiny", timeout=900)
     assert (back.code, back.service()["release"]) == (0, 1), back.text
     assert "MARK" not in real_host.run("systemctl show tiny -p Environment").stdout
