@@ -1,115 +1,166 @@
-"""Gaps between streamed tokens while drift is looked for, beside those of a quiet host; seconds of one look."""
+"""Time for a token of a real engine under load while drift is looked for, beside that of a quiet host.
+
+The engine is vLLM on CPU with a tiny model and one thread: every token is computed, by cores that a look shares. Three
+more services, simulated, make up the host. Drift is looked for without a pause, by the unit of the timer and as the
+module does it; the quiet host is measured twice, so that the noise of the machine is told, too.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
+import subprocess
 import sys
-import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from bench import record
 from bench.options import options
 from bench.table import table
 from bench.timing import BenchError, in_turn, ratio, spread
-from tests.hosts.commands import Library, rendered, service
+from tests.engines.environments import EnvironmentFailure, ensure_models, ensure_vllm
+from tests.engines.test_real import service as real_service
+from tests.hosts.commands import Library, rendered
+from tests.hosts.commands import service as simulated_service
 from tests.simulator.install import install
 from tests.testbed import Host, Testbed, TestbedError
 
-NAMES = ("one", "two", "three", "four")
-TOKENS = 1000
-QUIET, LOOKING = "quiet", "looking for drift"
-TARGET_RATIO = 1.1
-# As the unit of the timer runs it, again and again.
-LOOK = "nice -n 19 python3 -I /usr/local/lib/servewright/host.pyz drift"
+NAMES = ("tiny", "two", "three", "four")
+STREAMS, TOKENS = 4, 200
+QUIET, AGAIN, TIMER, MODULE = "quiet", "quiet again", "looks of the timer", "looks of the module"
+TARGET_RATIO = 1.02
+LOOKS = {
+    TIMER: "systemctl start servewright-drift.service",
+    MODULE: "python3 -I /usr/local/lib/servewright/host.pyz drift > /dev/null",
+}
+METRICS = "/run/metrics"
 
 STREAM = """
-import http.client, json, sys, time
-body = {"model": "kimi-k2.5", "prompt": "Write a long story.", "max_tokens": int(sys.argv[1]), "stream": True,
-        "ignore_eos": True}
-connection = http.client.HTTPConnection("127.0.0.1", 30000)
-connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
-times = [time.monotonic() for line in connection.getresponse() if line.startswith(b"data: {")]
-print(json.dumps(sorted(b - a for a, b in zip(times, times[1:]))))
+import http.client, json, sys, threading, time
+streams, tokens = map(int, sys.argv[1:])
+body = {"model": "tiny", "prompt": "Write a long story.", "max_tokens": tokens, "stream": True, "ignore_eos": True,
+        "temperature": 0}
+def stream(found):
+    connection = http.client.HTTPConnection("127.0.0.1", 30000)
+    connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
+    found += [time.monotonic() for line in connection.getresponse() if line.startswith(b"data: {")]
+times = [[] for _ in range(streams)]
+threads = [threading.Thread(target=stream, args=[found]) for found in times]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(json.dumps(times))
 """
 RECORD = """
 import sys, time
 sys.path.insert(0, "/usr/local/lib/servewright/host.pyz")
 from servewright_host import releases, surroundings
 begin = time.monotonic()
-surroundings.record(releases.load("one", 1), 1, True)
+surroundings.record(releases.load("tiny", 1), 1, True)
 print(time.monotonic() - begin)
 """
 
 
 def main() -> int:
     """Run the bench; 1 when the target was missed."""
-    arguments = options("drift", __doc__ or "", repeats=9).parse_args()
+    arguments = options("drift", (__doc__ or "").partition("\n")[0], repeats=15).parse_args()
     load = record.load()
     try:
+        folders = {"vllm": ensure_vllm(), "models": ensure_models()}
         with Testbed("bench") as testbed:
             testbed.ensure_image()
-            host = testbed.boot("gpu1", prepare=install)
-            deploy(host)
-            peers = {QUIET: lambda: stream(host), LOOKING: lambda: stream_while_looking(host)}
-            gaps = in_turn(peers, arguments.repeats)
-            looks = [seconds_of(host, f"{LOOK} --metrics-folder /run/metrics") for _ in range(arguments.repeats)]
-            records = [float(host.run(["python3", "-c", RECORD]).stdout) for _ in range(arguments.repeats)]
-    except (BenchError, TestbedError) as error:
+            binds = {path: str(path) for path in folders.values()}
+            host = testbed.boot("gpu1", binds=binds, prepare=install)
+            deploy(host, folders)
+            peers: dict[str, Callable[[], list[list[float]]]] = {name: lambda: stream(host) for name in (QUIET, AGAIN)}
+            peers |= {name: lambda command=command: stream(host, command) for name, command in LOOKS.items()}  # type: ignore[misc]
+            times = in_turn(peers, arguments.repeats)
+            looks = {name: [seconds_of_look(host, command) for _ in range(5)] for name, command in LOOKS.items()}
+            records = [float(host.run(["python3", "-c", RECORD]).stdout) for _ in range(5)]
+    except (BenchError, TestbedError, EnvironmentFailure) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    medians = {name: [gap[len(gap) // 2] for gap in found] for name, found in gaps.items()}
-    slow = {name: [gap[len(gap) * 99 // 100] for gap in found] for name, found in gaps.items()}
-    found = ratio(medians[LOOKING], medians[QUIET])
-    rows = [(name, *(str(spread([1000 * value for value in kind[name]])) for kind in (medians, slow))) for name in gaps]
-    print(table(("host", "ms between tokens, median", "99th percentile"), rows))
-    print(f"\nratio of the medians: {found}, the aim is {TARGET_RATIO}")
-    print(f"a look at {len(NAMES)} services: {spread(looks)} s; what is recorded at a commit: {spread(records)} s")
-    facts: dict[str, Any] = {"load_before": load, "target_ratio": TARGET_RATIO, "ratio": vars(found)}
-    facts |= {"median_gap": medians, "gap_99": slow, "look": looks, "record": records}
-    record.write(arguments.record, bench="drift", **facts)
-    return int(found.median > TARGET_RATIO)
+    means = {name: [mean_gap(each) for each in found] for name, found in times.items()}
+    slow = {name: [slow_gap(each) for each in found] for name, found in times.items()}
+    ratios = {name: ratio(found, means[QUIET]) for name, found in means.items() if name != QUIET}
+    rows = [
+        (name, str(spread(milliseconds(means[name]))), str(spread(milliseconds(slow[name]))), str(ratios.get(name, "")))
+        for name in peers
+    ]
+    print(table(("host", "ms a token, mean", "99th percentile", "ratio of the means"), rows))
+    print(f"\nthe aim is a ratio of at most {TARGET_RATIO}; load before: {load}")
+    for name, seconds in looks.items():
+        print(f"one look at {len(NAMES)} services, {name}: {spread(seconds)} s")
+    print(f"what is recorded at a commit: {spread(records)} s")
+    facts: dict[str, Any] = {"load_before": load, "target_ratio": TARGET_RATIO, "streams": STREAMS, "tokens": TOKENS}
+    facts |= {"ratio_to_quiet": {name: vars(found) for name, found in ratios.items()}}
+    facts |= {"mean_ms": {name: milliseconds(found) for name, found in means.items()}}
+    facts |= {"gap_99_ms": {name: milliseconds(found) for name, found in slow.items()}}
+    record.write(arguments.record, bench="drift", **facts, look_seconds=looks, record_seconds=records)
+    return int(max(ratios[name].median for name in LOOKS) > TARGET_RATIO)
 
 
-def deploy(host: Host) -> None:
-    """Four services on one host."""
+def deploy(host: Host, folders: dict[str, Any]) -> None:
+    """Four services on one host, and the timer, which does not come round meanwhile."""
     library = Library(host)
-    for number, name in enumerate(NAMES):
+    services = [real_service("vllm", folders)]
+    for number, name in enumerate(NAMES[1:], 1):
         gpus = [2 * number, 2 * number + 1]
-        declared = service(name=name, gpus=gpus, parallelism={"tensor": 2}, listen={"port": 30000 + number})
-        result = library.deploy(rendered(declared))
+        services.append(
+            simulated_service(name=name, gpus=gpus, parallelism={"tensor": 2}, listen={"port": 30000 + number})
+        )
+    timer = {"drift_timer": {"schedule": "*-01-01", "metrics_folder": METRICS}}
+    for declared in services:
+        (started,) = library.call("deploy", [rendered(declared)], {}, False, "bench", "", 0, timer)
+        result = library.settle(started, timeout=600)
         if result["verdict"] != "committed":
-            raise BenchError(f"{name}: {result['message']}")
+            raise BenchError(f"{declared['name']}: {result['message']}")
 
 
-def stream(host: Host) -> list[float]:
-    """Seconds between the tokens of one answer, ascending."""
-    gaps: list[float] = json.loads(host.run(["python3", "-c", STREAM, str(TOKENS)]).stdout)
-    if len(gaps) < TOKENS // 2:
-        raise BenchError(f"the answer has {len(gaps)} tokens")
-    return gaps
+def stream(host: Host, look: str = "") -> list[list[float]]:
+    """When each part of each of some answers at once came, in seconds; meanwhile drift is looked for by a command."""
+    with repeated(host, look) if look else contextlib.nullcontext():
+        times: list[list[float]] = json.loads(host.run(["python3", "-c", STREAM, str(STREAMS), str(TOKENS)]).stdout)
+    if any(len(found) < 2 for found in times):
+        raise BenchError(f"answers came in {', '.join(str(len(found)) for found in times)} parts")
+    return times
 
 
-def stream_while_looking(host: Host) -> list[float]:
-    """The same while drift is looked for without a pause."""
-    done = threading.Event()
+@contextlib.contextmanager
+def repeated(host: Host, command: str) -> Iterator[None]:
+    """A command that runs on the host again and again, without a login each time."""
+    loop = f"echo begun; while [ -e /run/looking ]; do {command} || exit; done"
+    host.run("touch /run/looking")
+    with subprocess.Popen([*host.ssh_command(), loop], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        try:
+            yield
+        finally:
+            host.run("rm /run/looking")
+    if process.returncode != 0:
+        raise BenchError(f"{command} ended with {process.returncode}")
 
-    def look() -> None:
-        while not done.is_set():
-            host.run(LOOK)
 
-    thread = threading.Thread(target=look)
-    thread.start()
-    try:
-        return stream(host)
-    finally:
-        done.set()
-        thread.join()
+def mean_gap(times: list[list[float]]) -> float:
+    """Seconds a token after the first, over all streams: a part may hold several tokens, an answer has them all."""
+    return sum(found[-1] - found[0] for found in times) / (len(times) * (TOKENS - 1))
 
 
-def seconds_of(host: Host, command: str) -> float:
-    """How long a command takes on the host, by the host's own account."""
-    metrics = host.run(f"{command} > /dev/null && cat /run/metrics/servewright_drift.prom").stdout
-    return float(metrics.rsplit("duration_seconds ", 1)[1])
+def slow_gap(times: list[list[float]]) -> float:
+    """The gap between parts that one in a hundred exceeds, in seconds."""
+    gaps = sorted(b - a for found in times for a, b in itertools.pairwise(found))
+    return gaps[len(gaps) * 99 // 100]
+
+
+def milliseconds(seconds: list[float]) -> list[float]:
+    return [1000 * value for value in seconds]
+
+
+def seconds_of_look(host: Host, command: str) -> float:
+    """How long a look takes on the host, by the host's own clock."""
+    begin, end = host.run(f"date +%s.%N; {command}; date +%s.%N").stdout.split()
+    return float(end) - float(begin)
 
 
 if __name__ == "__main__":
