@@ -31,7 +31,8 @@ failures: root $(READY) ## bring about the failures of tests/failures.yml, and w
 	@$(BIN)/python -m pytest $(PARALLEL) -m failure --failure-table docs/failures.md tests/unit tests/hosts
 
 verdicts: root $(READY) ## judge each misbehaving engine 20 times with random timing, and write docs/verdicts.md
-	@$(BIN)/python -m pytest --verdict-rounds 20 --verdict-table docs/verdicts.md tests/hosts/test_verdicts.py
+	@$(BIN)/python -m pytest --verdict-rounds 20 --verdict-record .cache/verdicts.jsonl --verdict-table docs/verdicts.md tests/hosts/test_verdicts.py
+	@rm .cache/verdicts.jsonl
 
 test-engines: root $(READY) ## deploy real SGLang and vLLM with tiny models on CPU
 	@$(BIN)/python -m pytest tests/engines

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 import os
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,10 +105,16 @@ class Library:
 
     def __init__(self, host: Host):
         self.host = host
-        self.path = "/usr/local/lib/servewright/host.pyz"
-        target = host.root / self.path.lstrip("/")
+        self.put(library.pack())
+
+    def put(self, packed: bytes) -> None:
+        """Have the host and the calls use this library; the calls use it unpacked, so that it is compiled once only."""
+        target = self.host.root / "usr/local/lib/servewright/host.pyz"
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(library.pack())
+        target.write_bytes(packed)
+        self.path = f"/root/library-{hashlib.sha256(packed).hexdigest()[:12]}"
+        with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+            archive.extractall(self.host.root / self.path.lstrip("/"))
 
     def call(self, function: str, *arguments: Any) -> Any:
         job = json.dumps({"library": self.path, "function": function, "arguments": arguments})
@@ -123,11 +132,11 @@ class Library:
         return self.settle(self.begin(release, secrets=secrets)[0], timeout)
 
     def settle(self, result: dict[str, Any], timeout: float = 120) -> dict[str, Any]:
-        """Follow a result to its verdict."""
+        """Follow a result to its verdict, which ends a call at once."""
         end = time.monotonic() + timeout
         while result["verdict"] == "running":
             assert time.monotonic() < end, f"no verdict within {timeout} s: {result}"
-            result = self.call("follow", result["service"], result["transaction"], 2)
+            result = self.call("follow", result["service"], result["transaction"], 20)
         return result
 
     def status(self, name: str = "kimi") -> dict[str, Any]:

@@ -11,7 +11,7 @@ import pytest
 import testinfra
 import yaml
 
-from tests.hosts import fault_table, verdicts
+from tests.hosts import fault_table, verdict_table
 from tests.testbed import Host, Testbed, TestbedError
 
 LookInto = Callable[[Host], "testinfra.host.Host"]
@@ -150,7 +150,8 @@ def pytest_runtest_makereport(
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fault-table", type=Path, help="write the table of faults and steps of this run to this file")
     parser.addoption("--verdict-rounds", type=int, default=1, help="how often test_verdicts.py judges each engine")
-    parser.addoption("--verdict-table", type=Path, help="write the table of verdicts of this run to this file")
+    parser.addoption("--verdict-record", type=Path, help="write its rounds here, and play none that is right in it")
+    parser.addoption("--verdict-table", type=Path, help="write the page of the verdicts in the record to this file")
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
@@ -161,6 +162,4 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         path.write_text(fault_table.markdown([report for report in reports if report.when == "call"]))
     path = config.getoption("--verdict-table")
     if path is not None:
-        reports = [report for kind in ("passed", "failed") for report in terminalreporter.stats.get(kind, [])]
-        counted = [value for report in reports for name, value in report.user_properties if name == "verdicts"]
-        path.write_text(verdicts.markdown({(name, engine): (right, of) for name, engine, right, of in counted}))
+        path.write_text(verdict_table.markdown(verdict_table.Record(config.getoption("--verdict-record")).rounds))

@@ -3,94 +3,98 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.hosts import verdicts
+from tests.hosts import verdict_table, verdicts
 from tests.hosts.commands import Library
+from tests.hosts.verdict_table import Case, Record
 from tests.hosts.verdicts import SCENARIOS
+from tests.testbed import TestbedError
 
-WORKERS = 4
-ROUNDS = pytest.StashKey[dict[tuple[str, str], tuple[int, int]]]()
+WORKERS = 6
 CASES = [(name, engine) for engine in verdicts.ENGINES for name in SCENARIOS if engine in SCENARIOS[name].engines]
 
 
 class Rounds:
-    """Plays scenarios on one host an engine, several services at once, and the next while a test waits for its own."""
+    """Plays rounds of scenarios on one host, several services at once, and the next while a test waits for its own."""
 
-    def __init__(self, boot: Callable[[str], Library], rounds: int):
-        self.boot, self.rounds, self.hosts = boot, rounds, dict[str, Library]()
+    def __init__(self, library: Library, count: int, record: Record):
+        self.library, self.count, self.record = library, count, record
         self.pool, self.workers = ThreadPoolExecutor(WORKERS), queue.SimpleQueue[int]()
         for worker in range(WORKERS):
             self.workers.put(worker)
-        self.futures: dict[tuple[str, str], list[Future[str]]] = {}
+        self.futures: dict[tuple[Case, int], Future[str]] = {}
 
-    def begin(self, name: str, engine: str) -> list[Future[str]]:
-        """Have all rounds of a scenario played, once."""
-        if engine not in self.hosts:
-            self.hosts[engine] = self.boot(engine)
-        if (name, engine) not in self.futures:
-            self.futures[name, engine] = [
-                self.pool.submit(self._play, name, engine, seed) for seed in range(self.rounds)
-            ]
-        return self.futures[name, engine]
+    def begin(self, case: Case, seed: int) -> Future[str]:
+        """Have a round played, once; one that an earlier run has found right is not."""
+        if (case, seed) not in self.futures:
+            self.futures[case, seed] = self.pool.submit(self._play, case, seed)
+        return self.futures[case, seed]
 
-    def outcomes(self, name: str, engine: str) -> list[str]:
-        """What was wrong in each round, or ''."""
-        return [future.result() for future in self.begin(name, engine)]
+    def wrong(self, case: Case) -> list[str]:
+        """What was wrong in the rounds of a case."""
+        rounds = [self.begin(case, seed) for seed in range(self.count)]
+        return [found for found in (one.result() for one in rounds) if found]
 
     def right(self, *names: str) -> bool:
         """True when every engine of these scenarios got the right verdict in every round."""
-        cases = [(name, engine) for name in names for engine in SCENARIOS[name].engines]
-        wrong = {case: [outcome for outcome in self.outcomes(*case) if outcome] for case in cases}
+        wrong = {(name, engine): self.wrong((name, engine)) for name in names for engine in SCENARIOS[name].engines}
         return not any(wrong.values()) or pytest.fail(str(wrong))
 
-    def _play(self, name: str, engine: str, seed: int) -> str:
-        worker = self.workers.get()
+    def _play(self, case: Case, seed: int) -> str:
+        if self.record.right(case, seed):
+            return ""
+        worker, began = self.workers.get(), time.time()
         try:
-            return verdicts.play(self.hosts[engine], engine, SCENARIOS[name], seed, worker)
+            wrong = verdicts.play(self.library, case[1], SCENARIOS[case[0]], seed, worker)
+        except (AssertionError, TestbedError) as error:
+            wrong = f"no verdict: {error}"
         finally:
             self.workers.put(worker)
+        self.record.add(case, seed, began, wrong)
+        return wrong
 
 
 @pytest.fixture(scope="module")
 def rounds(testbed: Any, simulator: Any, request: pytest.FixtureRequest) -> Iterator[Rounds]:
     chosen = {item.callspec.params["case"] for item in request.session.items if hasattr(item, "callspec")
               and "case" in item.callspec.params and "rounds" in item.fixturenames}  # fmt: skip
-    count = request.config.getoption("--verdict-rounds")
-    booted = []
-
-    def boot(engine: str) -> Library:
-        booted.append(testbed.boot(f"verdict-{engine}", prepare=simulator))
-        return Library(booted[-1])
-
-    found = Rounds(boot, count)
-    for case in CASES:
-        if case in chosen:
-            found.begin(*case)
+    count, path = request.config.getoption("--verdict-rounds"), request.config.getoption("--verdict-record")
+    host = testbed.boot("verdicts", prepare=simulator)
+    found = Rounds(Library(host), count, Record(path))
+    for seed in range(count):
+        for case in CASES:
+            if case in chosen:
+                found.begin(case, seed)
     yield found
     found.pool.shutdown(cancel_futures=True)
-    for host in booted:
-        testbed.destroy(host)
+    testbed.destroy(host)
 
 
 @pytest.mark.parametrize("case", CASES, ids=["-".join(case) for case in CASES])
-def test_the_verdict_is_right(rounds: Rounds, case: tuple[str, str], record_property: Callable[[str, object], None]):
-    outcomes = rounds.outcomes(*case)
-    wrong = [outcome for outcome in outcomes if outcome]
-    record_property("verdicts", (*case, len(outcomes) - len(wrong), len(outcomes)))
-    assert not wrong, f"{len(wrong)} of {len(outcomes)}: {wrong}"
+def test_the_verdict_is_right(rounds: Rounds, case: Case):
+    wrong = rounds.wrong(case)
+    assert not wrong, f"{len(wrong)} of {rounds.count}: {wrong}"
 
 
-def test_the_table_counts_what_was_wrong(tmp_path: Path):
-    page = verdicts.markdown({("good", "sglang"): (19, 20), ("good", "vllm"): (20, 20)})
-    assert "| behaves | to be kept | 19 / 20 | 20 / 20 |" in page
-    assert "40 deploys, 1 wrong verdicts." in page
-    assert "| 401 without the key | to be kept | does not apply | not run |" in page
+def test_the_record_goes_on_where_a_run_was_interrupted_and_the_page_counts_what_was_wrong(tmp_path: Path):
+    record = Record(tmp_path / "record.jsonl")
+    for seed in range(3):
+        record.add(("good", "sglang"), seed, 0.0, "rolled_back: too slow" if seed == 1 else "")
+    later = Record(tmp_path / "record.jsonl")
+    assert [later.right(("good", "sglang"), seed) for seed in range(4)] == [True, False, True, False]
+    assert not later.right(("good", "vllm"), 0)
+    page = verdict_table.markdown(later.rounds)
+    assert "| behaves | to be kept | 2 / 3 | not run |" in page
+    assert "3 rounds, 1 wrong verdicts. Played from 1970-01-01T00:00:00Z" in page
+    assert "- good, sglang, 1970-01-01T00:00:00Z: rolled_back: too slow" in page
+    assert "| 401 without the key, which is declared | to be kept | does not apply | not run |" in page
 
 
 @pytest.mark.failure("2.7")

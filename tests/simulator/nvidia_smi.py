@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 """nvidia-smi of the engine simulator (a test double): reports simulated GPUs.
 
 Understands: no argument, -L, -i/--id, --query-gpu=..., --query-compute-apps=..., --format=csv[,noheader][,nounits],
@@ -13,14 +12,11 @@ from __future__ import annotations
 import json
 import pathlib
 import signal
-import sys
 import time
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT / "opt/simulator"))
-
-from engine_simulator import gpus, host  # noqa: E402
+from engine_simulator import gpus, host
 
 RESERVED_MIB = 602  # what the driver keeps: used and free do not add up to total
 Gpu = dict[str, Any]
@@ -167,6 +163,7 @@ def overview(shown: list[Gpu]) -> None:
 
 
 def main(argv: list[str]) -> int:
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `nvidia-smi | head` ends quietly, as the real one does
     misbehaviour = configured()
     if misbehaviour.get("hang"):
         time.sleep(86400)
@@ -215,8 +212,3 @@ def main(argv: list[str]) -> int:
     if query[0] == "--query-gpu":
         return csv(fields(), query[1], shown, style)
     return csv(APP_FIELDS, query[1], apps(shown), style)
-
-
-if __name__ == "__main__":
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `nvidia-smi | head` ends quietly, as the real one does
-    sys.exit(main(sys.argv[1:]))

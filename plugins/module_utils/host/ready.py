@@ -11,6 +11,7 @@ from .http import Client, HttpError
 from .paths import unit_name
 
 _POLL_SECONDS = 0.25
+_LOOK_SECONDS = 1.0  # between two looks at what moves: each starts nvidia-smi and journalctl
 
 
 def client(release, number):
@@ -32,7 +33,7 @@ def wait(release, number, note=lambda line: None):
     """
     unit, verify = unit_name(release["service"]), release["verify"]
     http = client(release, number)
-    begin = moved = time.monotonic()
+    begin = moved = look = time.monotonic()
     state = systemd.show(unit)
     invocation, seen = state["InvocationID"], None
     while True:
@@ -40,22 +41,25 @@ def wait(release, number, note=lambda line: None):
         if state["InvocationID"] != invocation or not systemd.active(state):
             ended = {**state, "InvocationID": invocation}
             raise failed(release, ended, f"the engine ended while loading: {ending(state)}")
-        if _serves(release, http, begin + verify["load_timeout"]):
+        unready = _unready(release, http, begin + verify["load_timeout"])
+        if unready is None:
             return time.monotonic() - begin
         now = time.monotonic()
-        lines = _lines(invocation)
-        # When all that is new is about requests, the last other line is still the one seen before.
-        mark = (lines[-1] if lines else seen[0] if seen else "", *_moved(release, state))
-        if mark != seen:
-            seen, moved = mark, now
-            note(mark[0])
-            if diagnosis.hangs(release, lines):
-                raise failed(release, state, "the engine will never serve")
-        if now - moved > verify["stall_timeout"]:
-            silence = "loading has stalled: no new log line, bytes read or GPU memory for %d s" % (now - moved)
-            raise failed(release, state, silence)
+        if now >= look:
+            look = now + _LOOK_SECONDS
+            lines = _lines(invocation)
+            # When all that is new is about requests, the last other line is still the one seen before.
+            mark = (lines[-1] if lines else seen[0] if seen else "", *_moved(release, state))
+            if mark != seen:
+                seen, moved = mark, now
+                note(mark[0])
+                if diagnosis.hangs(release, lines):
+                    raise failed(release, state, "the engine will never serve")
+            if now - moved > verify["stall_timeout"]:
+                silence = "loading has stalled: no new log line, bytes read or GPU memory for %d s" % (now - moved)
+                raise failed(release, state, f"{silence} ({unready})")
         if now - begin > verify["load_timeout"]:
-            raise failed(release, state, "not ready after %d s (verify.load_timeout)" % (now - begin))
+            raise failed(release, state, "not ready after %d s (verify.load_timeout; %s)" % (now - begin, unready))
         time.sleep(_POLL_SECONDS)
 
 
@@ -68,18 +72,20 @@ def failed(release, state, message):
     )
 
 
-def _serves(release, http, end):
+def _unready(release, http, end):
+    """Why the server is not ready, or None when it is."""
+    path = release["endpoints"]["health"][0]
     try:
-        status, _body = http.request("GET", release["endpoints"]["health"][0], timeout=5)
+        status, _body = http.request("GET", path, timeout=5)
         if status != 200:
-            return False
+            return f"GET {path}: status {status}"
         timeout = max(1.0, min(release["verify"]["request_timeout"], end - time.monotonic()))
         completions.complete(release, http, "Hello", 1, timeout)
-        return True
+        return None
     except HttpError as error:
         if 400 <= error.status < 500 and error.status != 429:
             raise StepError(f"the server is up and refuses a completion: {error}") from None
-        return False
+        return str(error)
 
 
 def _lines(invocation):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .generation import Counters
 from .launch import Launch
+from .misbehaviour import Misbehaviour
 
 DRAFT_TOKENS = 3
 
@@ -45,12 +46,12 @@ def sglang(launch: Launch, counters: Counters, kv_tokens: int, accept_length: fl
     )
 
 
-def vllm(launch: Launch, counters: Counters, accept_length: float) -> str:
+def vllm(launch: Launch, counters: Counters, bad: Misbehaviour) -> str:
     labels = f'engine="0",model_name="{launch.names[0]}"'
     rows: list[tuple[str, str, float]] = [
         ("vllm:num_requests_running", "gauge", counters.running),
         ("vllm:num_requests_waiting", "gauge", counters.waiting),
-        ("vllm:kv_cache_usage_perc", "gauge", 0.0),
+        (f"vllm:{'gpu' if bad.info_endpoint == 'old' else 'kv'}_cache_usage_perc", "gauge", 0.0),
         ("vllm:num_preemptions_total", "counter", 0),
         ("vllm:prompt_tokens_total", "counter", counters.prompt_tokens),
         ("vllm:generation_tokens_total", "counter", counters.generated_tokens),
@@ -58,15 +59,15 @@ def vllm(launch: Launch, counters: Counters, accept_length: float) -> str:
         ("vllm:time_to_first_token_seconds_sum", "counter", counters.first_token_seconds),
     ]
     if launch.speculation:
-        steps = counters.generated_tokens / accept_length
+        steps = counters.generated_tokens / bad.accept_length
         rows += [
             ("vllm:spec_decode_num_drafts_total", "counter", int(steps)),
             ("vllm:spec_decode_num_draft_tokens_total", "counter", int(steps * DRAFT_TOKENS)),
-            ("vllm:spec_decode_num_accepted_tokens_total", "counter", int(steps * (accept_length - 1))),
+            ("vllm:spec_decode_num_accepted_tokens_total", "counter", int(steps * (bad.accept_length - 1))),
         ]
     text = _render(rows, labels)
     for position in range(DRAFT_TOKENS if launch.speculation else 0):
-        accepted = int(counters.generated_tokens / accept_length * ((accept_length - 1) / DRAFT_TOKENS))
+        accepted = int(counters.generated_tokens / bad.accept_length * ((bad.accept_length - 1) / DRAFT_TOKENS))
         name = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
         text += f'{name}{{{labels},position="{position}"}} {float(accepted)}\n'
     for reason in ("stop", "length", "abort"):

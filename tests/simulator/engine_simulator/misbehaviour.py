@@ -33,6 +33,7 @@ class Misbehaviour:
     busy_503: float | None = None
     busy_after: float = 0.0
     info_endpoint: str = ""
+    guard: str = ""
     speed: float = 1.0
     noise: float = 0.0
     first_token_seconds: float | None = None

@@ -100,7 +100,7 @@ def launch(args: ServerArgs, version: str, bad: Misbehaviour) -> Launch:
         on_gpu=args.device != "cpu",
         max_running=bad.max_running or args.max_running_requests or default_running,
         speculation=args.speculative_algorithm,
-        api_keys=[args.api_key] if args.api_key else [],
+        api_keys=[key for key in (bad.guard or args.api_key,) if key],
         dev_mode=False,
         tool_parser=args.tool_call_parser,
         reasoning_parser=args.reasoning_parser,

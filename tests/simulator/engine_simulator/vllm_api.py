@@ -93,6 +93,9 @@ class VllmApi:
         if self.launch.dev_mode:
             routes["/server_info"] = {"GET": self.server_info}
             routes["/reset_prefix_cache"] = {"POST": lambda r: r.reply(200)}
+        if self.bad.info_endpoint == "none":
+            for path in ("/version", "/load", "/metrics"):
+                del routes[path]
         server.routes = routes
         server.guard = self.guard
 
@@ -113,7 +116,7 @@ class VllmApi:
         request.reply(503 if self.generator.link.dead.is_set() else 200)
 
     def metrics(self, request: Request) -> None:
-        text = metrics.vllm(self.launch, self.generator.counters, self.bad.accept_length)
+        text = metrics.vllm(self.launch, self.generator.counters, self.bad)
         request.reply(200, text.encode(), "text/plain; version=1.0.0; charset=utf-8")
 
     def models(self, request: Request) -> None:

@@ -125,7 +125,7 @@ def launch(args: argparse.Namespace, version: str, bad: Misbehaviour) -> Launch:
     config = model.read_config(path)
     check_config(args, config)
     draft = speculation(args)
-    keys = args.api_key or ([os.environ["VLLM_API_KEY"]] if os.environ.get("VLLM_API_KEY") else [])
+    keys = args.api_key or [key for key in (bad.guard or os.environ.get("VLLM_API_KEY"),) if key]
     length = args.max_model_len if args.max_model_len and args.max_model_len > 0 else model.max_length(config)
     return Launch(
         engine="vllm",

@@ -55,11 +55,11 @@ def test_a_jump_of_the_clock_neither_fails_nor_prolongs_a_load(root, commands, m
     monkeypatch.setattr(ready.time, "monotonic", lambda: next(seconds))
     monkeypatch.setattr(ready.time, "time", lambda: next(wall))
     monkeypatch.setattr(systemd, "pids", lambda group: [])
-    answers = iter([False] * 5 + [True])
-    monkeypatch.setattr(ready, "_serves", lambda *arguments: next(answers))
+    answers = iter(["GET /health: status 503"] * 5 + [None])
+    monkeypatch.setattr(ready, "_unready", lambda *arguments: next(answers))
     assert ready.wait(release, 1) < 50
-    monkeypatch.setattr(ready, "_serves", lambda *arguments: False)
-    with pytest.raises(StepError, match=r"loading has stalled|not ready after"):
+    monkeypatch.setattr(ready, "_unready", lambda *arguments: "GET /health: status 503")
+    with pytest.raises(StepError, match=r"(loading has stalled|not ready after).*GET /health: status 503"):
         ready.wait(release, 1)
 
 
