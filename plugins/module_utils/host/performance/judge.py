@@ -34,7 +34,8 @@ def bounds(settings, baseline):
             found[name] = Bound(floor, "floor", floor, 0.0, None, 0)
         elif settings["compare"] and kind.compared and of_reference:
             reference = statistics.median(of_reference)
-            drop = noise.allowed(medians, len(of_reference), settings["tolerance"], settings["start_spread"])
+            assumed = settings["start_spread"] * kind.part
+            drop = noise.allowed(medians, len(of_reference), settings["tolerance"], assumed)
             if kind.more_is_better:
                 worst = reference * (1 - drop)
             else:
