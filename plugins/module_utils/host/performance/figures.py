@@ -23,7 +23,7 @@ class Kind(NamedTuple):
 
 # A short prompt's first token and the gaps between tokens are a few milliseconds on a fast engine: the host's own
 # scheduling is as large as what they would show. The long prompt's is compared. It agreed within 2 % over those starts
-# of SGLang on two H200 whose decode differed by a quarter: its standard deviation is taken as 2 % where decode's is 7 %.
+# of SGLang on two H200 whose decode differed by a quarter: 2 % stands for it where 7 % stands for decode.
 KINDS = {
     "decode": Kind("tok/s", True, True, "single stream"),
     "ttft": Kind("s", False, False, "first token"),
