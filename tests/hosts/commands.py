@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
 import json
 import os
 import subprocess
 import sys
 import time
-import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,16 +102,10 @@ class Library:
 
     def __init__(self, host: Host):
         self.host = host
-        self.put(library.pack())
-
-    def put(self, packed: bytes) -> None:
-        """Have the host and the calls use this library; the calls use it unpacked, so that it is compiled once only."""
-        target = self.host.root / "usr/local/lib/servewright/host.pyz"
+        self.path = "/usr/local/lib/servewright/host.pyz"
+        target = host.root / self.path.lstrip("/")
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(packed)
-        self.path = f"/root/library-{hashlib.sha256(packed).hexdigest()[:12]}"
-        with zipfile.ZipFile(io.BytesIO(packed)) as archive:
-            archive.extractall(self.host.root / self.path.lstrip("/"))
+        target.write_bytes(library.pack())
 
     def call(self, function: str, *arguments: Any) -> Any:
         job = json.dumps({"library": self.path, "function": function, "arguments": arguments})

@@ -52,7 +52,7 @@ class FaultyLibrary(Library):
 
     def __init__(self, host: Host):
         super().__init__(host)
-        self.put(faulty_library())
+        (host.root / "usr/local/lib/servewright/host.pyz").write_bytes(faulty_library())
 
     def stop_at(self, release: dict[str, Any], step: str, timeout: float = 60) -> dict[str, Any]:
         """Start a deploy and wait until its transaction has stopped right after writing a step."""

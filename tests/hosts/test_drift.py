@@ -51,6 +51,9 @@ def library(testbed, simulator):
         limits={"stop_timeout": 10, "gpu_wait": 20, "start_timeout": 60, "restart_delay": 1, "restart_burst": 100},
     )
     assert library.deploy(rendered(declared, NCCL))["verdict"] == "committed"
+    # A copy for the tests, as a module has its own: one of the mutations removes the host's.
+    library.path = "/root/library.pyz"
+    host.run(f"cp /usr/local/lib/servewright/host.pyz {library.path}")
     yield library
     testbed.destroy(host)
 

@@ -167,5 +167,5 @@ def zip_with(host, name, old, new):
                 text = text.replace(old.encode(), new.encode())
             copy.writestr(entry, text)
     found = Library(host)
-    found.put(target.getvalue())
+    (host.root / "usr/local/lib/servewright/host.pyz").write_bytes(target.getvalue())
     return found

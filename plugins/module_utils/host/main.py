@@ -62,11 +62,6 @@ def measure(arguments):
 
 
 def recover(arguments):
-    from . import journal
-
-    last = journal.latest(arguments.service)
-    if last is None or last.finished():  # as after every transaction: no more than a look
-        return 0
     from . import transaction
 
     transaction.recover(arguments.service)
