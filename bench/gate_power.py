@@ -59,7 +59,7 @@ NOISES = (
     ),
     Noise(
         "recorded on two H200",
-        "first token of 8000 tokens, SGLang 0.5.17: starts normal, 2.7 %, as 11 within their three settings (starts.json "
+        "first token of 8000 tokens, SGLang 0.5.17: starts normal, 2.7 %, as 11 within three settings (starts.json "
         "beside docs/measured/sglang-2x-h200.md); repeats normal, 4 %, as wide as theirs",
         lambda rng: rng.gauss(1, 0.027),
         lambda rng: rng.gauss(1, 0.04),
