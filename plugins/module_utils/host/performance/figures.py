@@ -23,11 +23,12 @@ class Kind(NamedTuple):
 
 # A short prompt's first token and the gaps between tokens are a few milliseconds on a fast engine: the host's own
 # scheduling is as large as what they would show. The long prompt's is compared. Its standard deviation over 11 starts
-# of SGLang on two H200, in three settings, was 2.7 % within a setting: 0.4 of the 7 % that is assumed of decode.
+# of SGLang on two H200, in three settings, was 2.7 % within a setting, where 7 % is assumed of decode. Half of that is
+# assumed, and not 0.4: with it no more than 1 % of sound releases fail before the host has shown its own.
 KINDS = {
     "decode": Kind("tok/s", True, True, "single stream"),
     "ttft": Kind("s", False, False, "first token"),
-    "ttft_long": Kind("s", False, True, "first token of a long prompt", 0.02, 0.4),
+    "ttft_long": Kind("s", False, True, "first token of a long prompt", 0.02, 0.5),
     "itl_p99": Kind("s", False, False, "99th percentile between two pieces"),
     "throughput": Kind("tok/s", True, True, "all streams"),
 }
