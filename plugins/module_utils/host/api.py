@@ -32,6 +32,7 @@ from .measure import start as measuring
 from .nccl import proof as nccl_proof
 from .performance import baselines
 from .performance import bench as performance_bench
+from .preflight import command_line
 from .results import VERDICTS, of_transaction, result, seconds
 
 
@@ -150,6 +151,7 @@ def _start(item, requester, reason, notes):
     release = item["release"]
     service = release["service"]
     library.install()
+    command_line.keep()
     users.ensure(release["user"])
     number = releases.find(release, item["secrets"])
     if number is None:

@@ -29,21 +29,8 @@ def pairs(table, indices):
     return {(a, b): table[a, b] for a in indices for b in indices if a < b and (a, b) in table}
 
 
-def access_control(text):
-    """PCIe bridges of `lspci -vvv` with access control: address to {"able", "on"}, whether they can send peer traffic
-    up to the root (ReqRedir or CmpltRedir), and do."""
-    found = {}
-    for block in re.split(r"\n(?=\S)", text):
-        able = re.search(r"ACSCap:.*?(ReqRedir|CmpltRedir)\+", block)
-        control = re.search(r"ACSCtl:(.*)", block)
-        if control and " bridge" in block.split("\n", 1)[0]:
-            on = bool(re.search(r"(ReqRedir|CmpltRedir)\+", control.group(1)))
-            found[block.split(" ", 1)[0]] = {"able": bool(able), "on": on}
-    return found
-
-
 def upstream(places):
-    """PCI addresses of the bridges above some devices, as lspci writes them; empty where the kernel lists no device."""
+    """PCI addresses of the bridges above some devices; empty where the kernel lists no device."""
     found = set()
     for place in places:
         path = os.path.join(_DEVICES, place)
@@ -51,7 +38,7 @@ def upstream(places):
             found.update(
                 re.findall(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", os.path.dirname(os.path.realpath(path)))
             )
-    return found | {place[5:] for place in found if place.startswith("0000:")}
+    return found
 
 
 def iommu(places):

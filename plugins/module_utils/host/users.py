@@ -35,14 +35,14 @@ def ensure(name):
     return True
 
 
-def can_read(name, path):
-    """True when the user can read a path and enter all folders above it."""
-    return not unreadable(name, [path])
-
-
 def unreadable(name, paths):
     """Those of some paths that the user cannot read; for a user still to be made: that not everybody can."""
     return _refused(name, paths, lambda path: os.R_OK | (os.X_OK if os.path.isdir(path) else 0))
+
+
+def unexecutable(name, paths):
+    """Those of some programs that the user cannot run; for a user still to be made: that not everybody can."""
+    return _refused(name, paths, lambda path: os.X_OK)
 
 
 def unwritable(name, paths):

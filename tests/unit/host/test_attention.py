@@ -89,18 +89,6 @@ def test_preflight_refuses_the_backend_for_the_model_and_the_gpus_that_are_there
     assert preflight.backend(_subject(tmp_path, {"kv_lora_rank": 512}, argv, gpus=[])) == []
 
 
-@pytest.mark.failure("5.4")
-def test_5_4_a_draft_model_made_for_a_shorter_context_is_warned_about(tmp_path):
-    draft = tmp_path / "draft"
-    draft.mkdir()
-    (draft / "config.json").write_text('{"max_position_embeddings": 2048}')
-    for argv in (["--speculative-draft-model-path", str(draft)],
-                 ["--speculative-config", json.dumps({"method": "eagle3", "model": str(draft)})]):  # fmt: skip
-        (found,) = preflight.backend(_subject(tmp_path, {}, ["python", *argv]))
-        assert found["severity"] == "warning"
-        assert "made for 2048 tokens, and 131072 are served" in found["message"]
-
-
 def test_validate_refuses_it_without_a_connection_where_the_host_declares_its_gpus():
     declared = service(engine="vllm", version="0.32.0", gpus=[0], options={"attention_backend": "FLASHMLA"})
     with pytest.raises(ValueError, match="no kernel for this GPU"):

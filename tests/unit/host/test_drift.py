@@ -113,10 +113,10 @@ def test_acs_is_found_behind_other_capabilities():
     space = bytearray(4096)
     struct.pack_into("<I", space, 0x100, 0x0001 | 1 << 16 | 0x148 << 20)  # AER, next at 0x148
     struct.pack_into("<IHH", space, 0x148, 0x000D | 1 << 16, 0x7F, 0x1D)
-    assert pci.control(bytes(space)) == 0x1D
-    assert pci.control(bytes(space[:256])) is None  # what a reader without the right to more gets
+    assert pci.registers(bytes(space)) == (0x7F, 0x1D)
+    assert pci.registers(bytes(space[:256])) is None  # what a reader without the right to more gets
     struct.pack_into("<I", space, 0x148, 0x0002 | 1 << 16 | 0x100 << 20)  # a ring of capabilities ends, too
-    assert pci.control(bytes(space)) is None
+    assert pci.registers(bytes(space)) is None
 
 
 def test_nccl_takes_from_files_what_the_environment_leaves_open(tmp_path, monkeypatch):

@@ -34,6 +34,7 @@ CHECKS = (
     ("command_line", command_line.command_line),
     ("toolchain", toolchain.toolchain),
     ("model", model.model),
+    ("architecture", model.architecture),
     ("attention", attention.backend),
     ("weights", model.weights),
     ("tokenizer", model.tokenizer),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import pwd
 import re
 
 from .. import users
+from ..surroundings import host
 from .check import fatal, warning
 
 # Each tool ignores the others' variables. An own HF_HOME may be a store that is only read.
@@ -35,7 +35,7 @@ def user(subject):
         uid = pwd.getpwnam(name).pw_uid
     except KeyError:
         return []  # the first deploy makes a system user
-    if uid <= _last_system_uid() or not _remove_ipc():
+    if uid <= _last_system_uid() or host.logind()["RemoveIPC"].lower() in ("no", "false", "off", "0"):
         return []
     return [
         fatal(
@@ -54,24 +54,6 @@ def _last_system_uid():
     except OSError:
         match = None
     return int(match.group(1)) if match else LAST_SYSTEM_UID
-
-
-def _remove_ipc():
-    """logind's RemoveIPC=, which is on unless something turns it off; later files win."""
-    files = ["/etc/systemd/logind.conf"]
-    folders = ("/usr/lib/systemd", "/usr/local/lib/systemd", "/run/systemd", "/etc/systemd")
-    files += sorted(
-        (path for top in folders for path in glob.glob(top + "/logind.conf.d/*.conf")), key=os.path.basename
-    )
-    value = "yes"
-    for path in files:
-        try:
-            with open(path) as stream:
-                found = re.findall(r"^\s*RemoveIPC\s*=\s*(\w+)", stream.read(), re.MULTILINE)
-        except OSError:
-            continue
-        value = found[-1] if found else value
-    return value.lower() not in ("no", "false", "off", "0")
 
 
 def caches(subject):

@@ -17,6 +17,8 @@ from .check import fatal, passed, warning
 
 TIMEOUT_SECONDS = 180  # importing an engine from a cold disk takes a minute
 KEPT_ANSWERS = 100
+_NOT_CLEAN = ("failure", "broken", "unavailable", "unknown", "duplicates", "problems")
+_unkept = {}  # path to answer
 
 
 def command_line(subject):
@@ -118,12 +120,20 @@ def _answer(release):
         if known is not None:
             return known, True
     answer = _ask(release)
-    clean = not any(answer.get(name) for name in ("failure", "broken", "unavailable", "unknown", "duplicates"))
-    # A look at a host that servewright does not manage yet leaves nothing on it.
-    if clean and not answer["problems"] and os.path.exists(paths.HOST_PYZ):
+    if not any(answer.get(name) for name in _NOT_CLEAN):
+        _unkept[path] = answer
+        # A look at a host that servewright does not manage yet leaves nothing on it.
+        if os.path.exists(paths.HOST_PYZ):
+            keep()
+    return answer, False
+
+
+def keep():
+    """Write the clean answers that this process got, on a host that is managed."""
+    while _unkept:
+        path, answer = _unkept.popitem()
         files.write(path, json.dumps(answer))
         _prune()
-    return answer, False
 
 
 def _key(release):

@@ -106,10 +106,11 @@ def as_declared(subject):
 def health(subject):
     """The claimed GPUs have no uncorrected memory errors, run with all their lanes, and stay initialised."""
     found = []
-    for index in subject.claimed:
-        state = subject.gpu_health.get(index)
-        if state is None:
-            continue
+    states = {index: subject.gpu_health[index] for index in subject.claimed if index in subject.gpu_health}
+    # What a link can be counts: idle GPUs slow theirs down.
+    generations = {i: state["pcie.link.gen.max"] for i, state in states.items() if state["pcie.link.gen.max"].isdigit()}
+    best = max(generations.values(), default="")
+    for index, state in states.items():
         if state["ecc.errors.uncorrected.volatile.total"] not in ("0", "[N/A]", "N/A", "[Not Supported]"):
             count = state["ecc.errors.uncorrected.volatile.total"]
             message = f"GPU {index} has {count} uncorrected memory errors since the driver was loaded"
@@ -118,13 +119,19 @@ def health(subject):
         if width.isdigit() and most.isdigit() and int(width) < int(most):
             message = f"GPU {index} runs with {width} of {most} PCIe lanes"
             found.append(warning(message, "look at its slot, riser and the BIOS", gpu=index))
+        if generations.get(index, best) < best:
+            message = f"GPU {index} has PCIe generation {generations[index]}, others have {best}"
+            found.append(warning(message, "look at its slot, riser and the BIOS", gpu=index))
         if state["persistence_mode"] == "Disabled":
             message = f"GPU {index} has no persistence mode: each start waits seconds for the driver"
             found.append(warning(message, "systemctl enable --now nvidia-persistenced", gpu=index))
         if state["mig.mode.current"] == "Enabled":
             message = f"GPU {index} is divided (MIG): its number names no whole GPU"
             found.append(warning(message, "turn MIG off, or claim another one", gpu=index))
-    return found
+    if found or not states:
+        return found
+    pcie = sorted({f"{s['pcie.link.gen.max']}.0 x{s['pcie.link.width.current']}" for s in states.values()})
+    return [passed("PCIe {}".format(", ".join(pcie)), pcie=pcie)]
 
 
 def xids(subject):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import json
 import os
+import re
 
 from .. import safetensors, users
-from . import arguments
+from . import arguments, engine_process
 from .check import fatal, passed, warning
 
 GIB = 1 << 30
@@ -14,22 +17,34 @@ GIB = 1 << 30
 OTHER_WEIGHTS = (".bin", ".pt", ".pth", ".gguf")
 # Any of these makes a tokenizer (transformers 5.12.1, mistral-common, tiktoken as in Kimi's own code).
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "tiktoken.model", "tekken.json", "spiece.model")
+# Where an engine has a class for each architecture (SGLang 0.5.23, vLLM 0.32.0), below its packages.
+MODEL_CLASSES = {"sglang": "sglang/srt/models", "vllm": "vllm/model_executor/models"}
 NO_WEIGHTS = ("dummy",)  # values of --load-format that read none
 _OPEN = "let everybody enter the folders above it and read it (chmod -R o+rX)"
 
 
 def model(subject):
-    """The model's folder is there, with a config.json that the service's user can read."""
-    path, user = subject.release["model"]["path"], subject.release["user"]
-    config = os.path.join(path, "config.json")
+    """The folders of the model and of its draft are there, each with a config.json that the service's user can read."""
+    return [finding for what, folder in _folders(subject.release) for finding in _folder(subject.release, what, folder)]
+
+
+def _folders(release):
+    """What is read from a folder: (model or draft model, its folder). A repository is the check `repositories`'s."""
+    draft = arguments.draft_model(release) or ""
+    return [("model", release["model"]["path"])] + [("draft model", draft)] * draft.startswith("/")
+
+
+def _folder(release, what, path):
+    user, config = release["user"], os.path.join(path, "config.json")
     if not os.path.isdir(path):
-        return [fatal(f"there is no model folder {path}", "declare the right model.path, or put the model there")]
+        return [fatal(f"there is no {what} folder {path}", f"declare the right one, or put the {what} there")]
     if not os.path.isfile(config):
-        return [fatal(f"{path} has no config.json, so it is not a model", "declare the folder that holds config.json")]
-    if not users.can_read(user, config):
+        message = f"{path} has no config.json, so it is not a model"
+        return [fatal(message, f"declare the folder of the {what} that holds config.json")]
+    if users.unreadable(user, [config]):
         return [fatal(f"user {user} cannot read {config}", _OPEN)]
     if read_config(path) is None:
-        return [fatal(f"{config} is not a JSON mapping", "copy the model again")]
+        return [fatal(f"{config} is not a JSON mapping", f"copy the {what} again")]
     return []
 
 
@@ -46,17 +61,41 @@ def read_config(folder):
     return {**config, **text} if isinstance(text, dict) else config
 
 
+def architecture(subject):
+    """The engine's own code names the model's architecture; with others it may still try Transformers' code."""
+    release = subject.release
+    top = os.path.join(engine_process.packages(release["venv"]), MODEL_CLASSES[release["engine"]])
+    if not os.path.isdir(top):
+        return []  # a layout that is not known
+    code = _code(top)
+    return [
+        warning(
+            "{} {} names no class {}, the architecture of the {}: it would try Transformers' code, or end".format(
+                release["engine"], release["version"], name, what
+            ),
+            "take a version of the engine that has it",
+            architecture=name,
+        )
+        for what, folder in _folders(release)
+        for config in [read_config(folder) or {}]
+        for name in config.get("architectures") or []
+        # What the tool "speculators" wrote carries a name of its own, which vLLM translates.
+        if "speculators_config" not in config and not re.search(rf"\b{re.escape(str(name))}\b", code)
+    ]
+
+
+def _code(top):
+    """Text of all Python files below a folder."""
+    texts = []
+    for path in sorted(glob.glob(os.path.join(glob.escape(top), "**", "*.py"), recursive=True)):
+        with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as stream:
+            texts.append(stream.read())
+    return "\n".join(texts)
+
+
 def weights(subject):
     """Every weight file of the model and of its draft is there, whole, and readable by the service's user."""
-    release = subject.release
-    found = _weights(release["model"]["path"], release)
-    draft = arguments.draft_model(release)
-    if draft and draft.startswith("/"):
-        if not os.path.isfile(os.path.join(draft, "config.json")):
-            found.append(fatal(f"the draft model {draft} has no config.json", "declare the folder that holds it"))
-        else:
-            found += _weights(draft, release)
-    return found
+    return [finding for _what, folder in _folders(subject.release) for finding in _weights(folder, subject.release)]
 
 
 def _weights(folder, release):

@@ -19,16 +19,13 @@ def port(subject):
     """Every port of the plan is free, or held by what will be ended."""
     release, found, waiting = subject.release, [], 0
     for number, what in port_plan.fixed(release).items():
-        for pid in ports.holders(release["listen"]["host"], number):
+        host = release["listen"]["host"] if what == "HTTP" else ""  # the engine chooses: any address may be meant
+        for pid in ports.holders(host, number):
             if pid == 0 or not subject.ends(pid):
                 who = proc.describe(pid) if pid else "a process that cannot be seen"
-                found.append(
-                    fatal(
-                        "port %d of %s%s is held by %s"
-                        % (number, release["listen"]["host"], "" if what == "HTTP" else f" ({what})", who),
-                        "declare another listen.port, or end that process" if what == "HTTP" else "declare another one",
-                    )
-                )
+                place = f"of {host}" if host else f"({what})"
+                repair = "declare another listen.port, or end that process" if host else "declare another one"
+                found.append(fatal(f"port {number} {place} is held by {who}", repair, pid=pid, unit=proc.unit(pid)))
         waiting += ports.in_time_wait(number)
     if found or not waiting:
         return found

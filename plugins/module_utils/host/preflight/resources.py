@@ -7,8 +7,9 @@ import pwd
 import re
 import time
 
-from .. import commands, difference, proc, systemd
+from .. import commands, proc, systemd
 from ..errors import HostError
+from . import unit_override
 from .check import fatal, passed, warning
 
 SHM = "/dev/shm"
@@ -96,15 +97,11 @@ def memory(subject):
 
 def limits(subject):
     """The unit lifts the limits that engines run into; systemd knows nothing of limits.conf."""
-    unit = difference.unit_settings(subject.release["unit"])
+    unit, origin = unit_override.effective(subject.release)
     found = []
     if unit.get("Service.LimitMEMLOCK") != "infinity":
-        found.append(
-            fatal(
-                "the unit does not set LimitMEMLOCK=infinity, and pinned memory fails",
-                "this is a defect of the unit template",
-            )
-        )
+        repair = unit_override.repair(origin, "Service.LimitMEMLOCK")
+        found.append(fatal("the unit does not set LimitMEMLOCK=infinity, and pinned memory fails", repair))
     files, most = subject.release["limits"]["open_files"], proc.most_open_files()
     if most and files > most:
         found.append(

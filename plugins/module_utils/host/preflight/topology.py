@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from .. import commands, gpus, topology
-from ..errors import HostError
+from .. import gpus, topology
+from ..surroundings import pci
 from .check import fatal, passed, warning
 
 _OFF = "turn the IOMMU off or to passthrough (iommu=pt) and ACS off in the BIOS; until then NCCL_P2P_DISABLE=1"
@@ -43,10 +43,10 @@ def peer_to_peer(subject):
         return []
     places = [_address(subject.gpu_health[index]["pci.bus_id"]) for index in claimed if index in subject.gpu_health]
     above = topology.upstream(places)
-    iommu, bridges, cmdline = topology.iommu(places), _bridges(), _cmdline()
-    bridges = {place: acs for place, acs in bridges.items() if place in above or not above}
-    on = sorted(place for place, acs in bridges.items() if acs["on"])
-    cleared = sorted(place for place, acs in bridges.items() if acs["able"] and not acs["on"])
+    iommu, cmdline = topology.iommu(places), _cmdline()
+    bridges = {place: acs for place, acs in pci.bridges().items() if place in above or not above}
+    on = sorted(place for place, (_able, control) in bridges.items() if control & pci.REDIRECT)
+    cleared = sorted(place for place, (able, _control) in bridges.items() if able & pci.REDIRECT and place not in on)
     evidence = {"iommu": iommu, "acs_on": on, "cmdline": cmdline}
     both = f"the IOMMU translates and {len(on)} PCIe bridges redirect (ACS, {', '.join(on[:3])})"
     if iommu == "translating" and on:
@@ -78,13 +78,6 @@ def _p2p_off(environment):
 def _address(bus_id):
     """A PCI address as the kernel writes it; nvidia-smi gives the domain eight digits."""
     return bus_id.lower()[-12:]
-
-
-def _bridges():
-    try:
-        return topology.access_control(commands.run(["lspci", "-vvv"], check=False).stdout)
-    except HostError:
-        return {}
 
 
 def _cmdline():

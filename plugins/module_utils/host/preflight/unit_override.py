@@ -46,6 +46,12 @@ def effective(release):
     return values, origin
 
 
+def repair(origin, *names):
+    """What to do about settings of the effective unit that are wrong: correct the drop-ins they come from."""
+    whose = ", ".join(sorted({origin[name] for name in names if name in origin}))
+    return f"correct {whose}" if whose else "this is a defect of the unit template"
+
+
 def seconds(text):
     """A time span of systemd in seconds, or None for `infinity`."""
     if text.strip() == "infinity":

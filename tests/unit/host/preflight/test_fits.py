@@ -1,0 +1,154 @@
+"""Context, weights and KV cache against the model and the GPUs."""
+
+from __future__ import annotations
+
+import json
+import struct
+
+import pytest
+
+from ansible_collections.servewright.llm.plugins.module_utils.host.preflight import fits
+from tests.unit.host.preflight.conftest import said
+
+GIB = 1 << 30
+
+
+def weigh(folder, gib):
+    """A weight file of that size, which takes no room."""
+    folder.mkdir(exist_ok=True)
+    size = int(gib * GIB)
+    header = json.dumps({"w": {"dtype": "I8", "shape": [size], "data_offsets": [0, size]}}).encode()
+    with (folder / "model.safetensors").open("wb") as stream:
+        stream.write(struct.pack("<Q", len(header)) + header)
+        stream.truncate(size)
+
+
+@pytest.mark.parametrize(
+    ("config", "longest"),
+    [
+        ({}, 0),
+        ({"max_position_embeddings": 4096}, 4096),
+        ({"n_positions": 1024, "max_position_embeddings": 512}, 1024),
+        ({"max_position_embeddings": 4096, "rope_scaling": {"factor": 8.0}}, 32768),
+        ({"max_position_embeddings": 4096, "rope_parameters": {"factor": 2}}, 8192),
+        ({"max_position_embeddings": 4096, "rope_scaling": {"factor": 0.5}}, 4096),
+        ({"max_position_embeddings": 4096, "rope_scaling": "yarn"}, 4096),
+        ({"max_position_embeddings": "4096"}, 0),
+        ({"rope_scaling": {"factor": 8.0}}, 0),
+        ({"text_config": {"max_position_embeddings": 77}}, 77),
+    ],
+)
+def test_the_longest_context_that_a_model_allows(subject, config, longest):
+    declared = {"served_name": "tiny", "context_length": 10**9}
+    found = subject(config=config)
+    found.release["model"].update(declared)
+    messages = [text for severity, text, _repair in said(fits.context(found)) if severity == "fatal"]
+    expected = f"model.context_length is 1000000000, the model's config.json allows {longest}"
+    assert messages == ([expected] if longest else [])
+
+
+@pytest.mark.parametrize(("wanted", "findings"), [(None, 0), (4096, 0), (4097, 1)])
+def test_a_context_beyond_the_models_is_refused_unless_the_engine_is_told_to_allow_it(subject, wanted, findings):
+    def look(**environment):
+        found = subject(config={"max_position_embeddings": 4096}, environment=environment)
+        found.release["model"]["context_length"] = wanted
+        return [(severity, repair) for severity, _message, repair in said(fits.context(found))]
+
+    assert look() == [("fatal", "declare at most 4096")] * findings
+    for name in fits.LONGER_ALLOWED:
+        assert look(**{name: "True"}) == [("warning", "answers beyond that can be wrong")] * findings
+        assert look(**{name: "0"}) == look()
+
+
+@pytest.mark.failure("5.4")
+@pytest.mark.parametrize(
+    ("engine", "words"),
+    [
+        ("sglang", ["--speculative-draft-model-path", "{}"]),
+        ("vllm", ["--speculative-config", '{{"method": "eagle3", "model": "{}"}}']),
+    ],
+)
+@pytest.mark.parametrize(("made_for", "slow"), [(4095, True), (4096, False)])
+def test_5_4_a_draft_model_made_for_a_shorter_context_is_warned_about(subject, root, engine, words, made_for, slow):
+    (root / "draft").mkdir()
+    (root / "draft/config.json").write_text(json.dumps({"max_position_embeddings": made_for}))
+    found = subject(*(word.format(root / "draft") for word in words), engine=engine, config={})
+    found.release["model"]["context_length"] = 4096
+    message = f"the draft model was made for {made_for} tokens, the context is 4096: longer prompts get slower"
+    expected = [("warning", message, "measure it at the length of real prompts")] if slow else []
+    assert said(fits.context(found)) == expected
+
+
+LLAMA = {"num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "hidden_size": 4096}
+
+
+@pytest.mark.parametrize(
+    ("gib", "gpus", "words", "severity", "message"),
+    [
+        (60, 1, (), "ok", "about 60.0 GiB of weights on each GPU of 100.0 GiB, 28.0 GiB for the KV cache"),
+        (120, 2, (), "ok", "about 60.0 GiB of weights on each GPU"),
+        (101, 1, (), "fatal", "about 101.0 GiB of weights on each GPU of 100.0 GiB -> claim more GPUs"),
+        (100, 1, (), "fatal", "leaves nothing for the KV cache"),
+        (89, 1, (), "fatal", "the fraction 0.88 of it leaves nothing for the KV cache -> declare a larger fraction"),
+        (89, 1, ("--mem-fraction-static", "0.95"), "ok", "6.0 GiB for the KV cache"),
+        (101, 1, ("--cpu-offload-gb", "50"), "ok", "about 51.0 GiB of weights"),
+    ],
+)
+def test_weights_against_the_memory_of_the_gpus(subject, root, gib, gpus, words, severity, message):
+    found = subject(*words, gpus=gpus, config={})
+    weigh(root / "model", gib)
+    ((seen, text, repair),) = said(fits.memory(found))
+    assert (seen, message in f"{text} -> {repair}") == (severity, True), text
+
+
+def test_the_draft_model_and_pipeline_stages_count(subject, root):
+    found = subject("--speculative-draft-model-path", str(root / "draft"), gpus=2, config={})
+    weigh(root / "model", 60)
+    weigh(root / "draft", 20)
+    assert fits.memory(found)[0]["evidence"]["weights_per_gpu_gib"] == 40.0
+    found.release["parallelism"]["pipeline"] = 2
+    assert fits.memory(found)[0]["evidence"]["weights_per_gpu_gib"] == 20.0
+
+
+def test_vllm_takes_a_larger_part_of_a_gpu_by_itself(subject, root):
+    found = subject(gpus=1, config={}, engine="vllm")
+    weigh(root / "model", 50)
+    assert fits.memory(found)[0]["evidence"]["kv_cache_gib"] == 40.0
+
+
+@pytest.mark.parametrize(
+    ("config", "gpus", "words", "tokens"),
+    [
+        # 32 layers x (keys and values) x 8 heads x 128 x 2 bytes = 128 KiB a token, in 28 GiB
+        (LLAMA, 1, (), 229376),
+        (LLAMA, 2, (), 950272),  # half of the heads and half of the weights each: 64 KiB a token, in 58 GiB
+        (LLAMA, 1, ("--kv-cache-dtype", "fp8_e4m3"), 458752),
+        ({**LLAMA, "head_dim": 64}, 1, (), 458752),
+        ({**LLAMA, "num_key_value_heads": None}, 1, (), 57344),
+        ({"num_hidden_layers": 61, "kv_lora_rank": 512, "qk_rope_head_dim": 64}, 1, (), 427834),
+        ({"num_hidden_layers": 32}, 1, (), None),
+        ({}, 1, (), None),
+    ],
+)
+def test_tokens_of_kv_cache_that_fit(subject, root, config, gpus, words, tokens):
+    found = subject(*words, gpus=gpus, config=config)
+    weigh(root / "model", 60)
+    (seen,) = fits.memory(found)
+    assert seen["evidence"].get("kv_cache_tokens") == tokens
+    found.release["model"]["context_length"] = (tokens or 0) + 1
+    (seen,) = fits.memory(found)
+    assert seen["severity"] == ("ok" if tokens is None else "warning")
+    if tokens is not None:
+        assert f"leave room for about {tokens} tokens, one context is {tokens + 1}" in seen["message"]
+        assert "declare a shorter context" in seen["repair"]
+    found.release["model"]["context_length"] = tokens
+    assert fits.memory(found)[0]["severity"] == "ok"
+
+
+def test_weights_that_are_not_read_are_not_weighed(subject, root):
+    weigh(root / "model", 500)
+    assert fits.memory(subject("--load-format", "dummy", gpus=1, config={})) == []
+    assert fits.memory(subject(config={})) == []  # no GPU
+    gone = subject(gpus=2, config={})
+    del gone.__dict__["_gpus"][0][1]
+    assert fits.memory(gone) == []  # another check names the GPU
