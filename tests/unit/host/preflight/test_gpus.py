@@ -50,7 +50,8 @@ def test_who_holds_a_claimed_gpu_is_named_with_unit_and_memory(clients):
     assert clients((11, 0, 4000), (12, 1, 4000), (13, 5, 4000), used=4000) == []
     (found,) = clients((13, 1, 4000), used=4000)[:1]
     assert said([found]) == [
-        ("fatal", "GPU 1 is held by pid 13 (x) with 4000 MiB", "stop it (systemctl stop other.service), or claim other GPUs")
+        ("fatal", "GPU 1 is held by pid 13 (x) with 4000 MiB",
+         "stop it (systemctl stop other.service), or claim other GPUs")
     ]
     assert found["evidence"] == {"pid": 13, "unit": "other.service", "gpu": 1, "mib": 4000}
     for pid in (14, 15):
@@ -69,7 +70,8 @@ def test_memory_that_nobody_is_named_for_is_a_warning(clients):
 
 def test_a_claimed_gpu_that_is_not_there(clients):
     assert said(clients(gpus_there=1)) == [
-        ("fatal", "GPU 1 is not there; nvidia-smi lists 0", "claim GPUs that are there; a GPU that has gone needs a reboot")
+        ("fatal", "GPU 1 is not there; nvidia-smi lists 0",
+         "claim GPUs that are there; a GPU that has gone needs a reboot")
     ]
     assert "nvidia-smi lists none" in said(clients(gpus_there=0))[0][1]
 
@@ -233,7 +235,7 @@ def test_3_1_what_redirects_between_pcie_gpus(host, iommu, bridge, cmdline, seve
     assert found["evidence"] == {"iommu": iommu, "acs_on": ["0000:00:01.1"] if bridge == ON else [],
                                  "cmdline": list(cmdline)}  # fmt: skip
     if severity != "ok":
-        assert ("pci=disable_acs_redir" if "command line" in message + found["message"] else "iommu=pt") in found["repair"]
+        assert ("pci=disable_acs_redir" if "command line" in found["message"] else "iommu=pt") in found["repair"]
 
 
 @pytest.mark.failure("3.1")
