@@ -60,7 +60,7 @@ def _longest(config):
     sizes = [config[name] for name in names if isinstance(config.get(name), int)]
     scaling = config.get("rope_scaling") or config.get("rope_parameters") or {}
     factor = scaling.get("factor") if isinstance(scaling, dict) else None
-    if sizes and isinstance(factor, (int, float)) and factor > 1:
+    if sizes and isinstance(factor, (int, float)):
         sizes.append(int(max(sizes) * factor))
     return max(sizes, default=0)
 

@@ -127,6 +127,8 @@ def test_vllm_takes_a_larger_part_of_a_gpu_by_itself(subject, root):
         ({**LLAMA, "num_key_value_heads": None}, 1, (), 57344),
         ({"num_hidden_layers": 61, "kv_lora_rank": 512, "qk_rope_head_dim": 64}, 1, (), 427834),
         ({"num_hidden_layers": 32}, 1, (), None),
+        ({**LLAMA, "num_hidden_layers": None}, 1, (), None),
+        ({**LLAMA, "hidden_size": None}, 1, (), None),
         ({}, 1, (), None),
     ],
 )
@@ -152,3 +154,15 @@ def test_weights_that_are_not_read_are_not_weighed(subject, root):
     gone = subject(gpus=2, config={})
     del gone.__dict__["_gpus"][0][1]
     assert fits.memory(gone) == []  # another check names the GPU
+
+
+def test_where_something_is_not_known_nothing_is_reckoned(subject, root):
+    found = subject(gpus=1)
+    found.release["model"]["context_length"] = 4096
+    assert fits.context(found) == fits.memory(found) == []  # there is no config.json
+    (root / "model/config.json").write_text("{}")
+    assert fits.memory(found) == []  # there are no weights in a known format
+    weigh(root / "model", 60)
+    assert fits.memory(found) != []
+    found.gpus[0]["total_mib"] = 0  # a GPU that shares the host's memory
+    assert fits.memory(found) == []
