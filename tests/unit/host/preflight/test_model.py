@@ -184,10 +184,11 @@ def test_7_3_and_7_4_a_repository_where_a_folder_is_wanted(subject, root, what, 
 def test_a_repository_that_is_on_the_host_is_named_by_its_folder(subject, root):
     at = root / "hf/hub/models--some--name/snapshots/abc"
     at.mkdir(parents=True)
-    environment = {"HF_HOME": str(root / "hf"), "HF_HUB_OFFLINE": "1"}
-    found = said(model.repositories(subject("--tokenizer-path", "some/name", environment=environment)))
     message = "the tokenizer is named as repository some/name; engines differ in what they ask for"
-    assert found == [("warning", message, f"declare {at}")]
+    for where in ({"HF_HOME": str(root / "hf")}, {"HF_HUB_CACHE": str(root / "hf/hub")}):
+        environment = {"HF_HUB_OFFLINE": "1", **where}
+        found = said(model.repositories(subject("--tokenizer-path", "some/name", environment=environment)))
+        assert found == [("warning", message, f"declare {at}")]
     assert model.repositories(subject("--tokenizer-path", str(at))) == []
 
 

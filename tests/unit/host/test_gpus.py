@@ -1,0 +1,44 @@
+"""The wait for GPUs to be free before a start."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from ansible_collections.servewright.llm.plugins.module_utils.host import gpus
+from ansible_collections.servewright.llm.plugins.module_utils.host.errors import HostError
+
+
+@pytest.fixture
+def used(monkeypatch):
+    """MiB in use by GPU, of which pid 7 has all of GPU 1; nobody is named for the others. A test changes it."""
+    now = {0: 0, 1: 0, 2: 0}
+    monkeypatch.setattr(gpus, "query", lambda: {i: {"uuid": f"GPU-{i}", "used_mib": mib} for i, mib in now.items()})
+    monkeypatch.setattr(gpus, "clients", lambda: [(7, "GPU-1", now[1])])
+    monkeypatch.setattr(gpus.proc, "describe", lambda pid: f"pid {pid} (x)")
+    return now
+
+
+def test_what_holds_a_gpu_is_named_and_the_drivers_own_share_is_not(used):
+    used.update({0: gpus.IDLE_MIB, 1: gpus.IDLE_MIB + 1, 2: 9999})
+    assert gpus.busy([0, 1]) == [f"GPU 1: pid 7 (x) with {gpus.IDLE_MIB + 1} MiB"]
+    assert gpus.busy([0]) == []
+    assert gpus.busy([2, 5]) == [
+        "GPU 5 is not there: nvidia-smi lists 0, 1, 2",
+        "GPU 2: 9999 MiB in use, and no process is named for it",
+    ]
+
+
+def test_the_wait_ends_when_the_gpus_are_free_and_names_the_holder_when_they_never_are(used, monkeypatch):
+    used[1] = 9999
+    seconds, notes = itertools.count(), []
+    monkeypatch.setattr(gpus.time, "monotonic", lambda: next(seconds))
+    monkeypatch.setattr(gpus.time, "sleep", lambda s: used.update({1: 0}) if len(notes) == 3 else None)
+    gpus.wait_free([1], 99, note=notes.append)
+    assert notes == ["GPU 1: pid 7 (x) with 9999 MiB"] * 3
+    used[1] = 9999
+    notes.clear()
+    with pytest.raises(HostError, match=r"not free after 5 s: GPU 1: pid 7 \(x\) with 9999 MiB"):
+        gpus.wait_free([0, 1], 5)
+    gpus.wait_free([0, 2], 0)

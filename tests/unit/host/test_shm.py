@@ -1,0 +1,125 @@
+"""Shared memory that may be alive stays, where no test host can be brought to show it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pwd
+
+import pytest
+
+from ansible_collections.servewright.llm.plugins.module_utils.host import paths, shm
+from ansible_collections.servewright.llm.plugins.module_utils.host.errors import HostError
+
+HELD = shm.held
+ME = pwd.getpwuid(os.geteuid()).pw_name
+
+
+@pytest.fixture
+def folder(root, monkeypatch):
+    """An empty /dev/shm in which nothing is held, told of by /proc, and whose user has no other process."""
+    monkeypatch.setattr(shm, "held", set)
+    monkeypatch.setattr(shm, "_others", lambda service, uid: False)
+    (root / "shm").mkdir()
+    return root / "shm"
+
+
+def clean(folder, **options):
+    said = []
+    return shm.clean("tiny", ME, folder=str(folder), report=said.append, **{"grace": 0, **options}), said
+
+
+def test_a_dead_segment_goes_and_is_told(folder):
+    (folder / "psm_dead").write_bytes(bytes(77))
+    removed, said = clean(folder)
+    assert removed == ["psm_dead"]
+    assert said == [f"removed dead shared memory {folder}/psm_dead: 77 bytes, owner {ME}, 0 s old"]
+    assert list(folder.iterdir()) == []
+
+
+def test_a_lock_of_the_host_is_held_from_the_first_look_to_the_last_removal(folder, root, monkeypatch):
+    locked, remove = [], shm._remove
+
+    def look(*arguments):
+        with open(os.path.join(paths.RUN, "shm.lock"), "w") as other, pytest.raises(BlockingIOError):
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        locked.append(True)
+        return remove(*arguments) if len(locked) > 1 else candidates(*arguments)
+
+    candidates = shm._candidates
+    monkeypatch.setattr(shm, "_candidates", look)
+    monkeypatch.setattr(shm, "_remove", look)
+    (folder / "psm_dead").touch()
+    assert (clean(folder)[0], locked) == (["psm_dead"], [True, True])
+
+
+def test_a_name_that_another_segment_took_meanwhile_stays(folder):
+    path = folder / "psm_x"
+    path.touch()
+    before = os.lstat(path)
+    (folder / "new").touch()
+    os.replace(folder / "new", path)
+    assert not shm._remove(str(path), before, os.geteuid())
+    assert path.exists()
+    assert shm._remove(str(path), os.lstat(path), os.geteuid())
+    assert not shm._remove(str(path), before, os.geteuid())  # somebody else was faster
+
+
+def test_a_segment_that_is_open_where_proc_does_not_show_it_stays(folder):
+    path = folder / "psm_x"
+    with path.open("w"):
+        assert clean(folder) == ([], [])
+    assert clean(folder)[0] == ["psm_x"]
+
+
+def test_a_segment_younger_than_the_grace_or_from_the_future_stays(folder):
+    for name, age in (("psm_now", 0), ("psm_future", -100)):
+        (folder / name).touch()
+        os.utime(folder / name, (0, folder.stat().st_mtime - age))
+    assert clean(folder, grace=5)[0] == []
+    assert clean(folder)[0] == ["psm_now"]  # after the clock was set back nobody knows the age of the other
+
+
+def test_segments_of_a_user_with_other_processes_have_a_longer_grace(folder, monkeypatch):
+    monkeypatch.setattr(shm, "_others", lambda service, uid: True)
+    (folder / "psm_x").touch()
+    assert clean(folder)[0] == []
+    assert clean(folder, shared_grace=0)[0] == ["psm_x"]
+
+
+def test_only_processes_of_that_user_outside_of_the_unit_are_others(monkeypatch):
+    monkeypatch.setattr(shm.proc, "all_pids", lambda: [1, 2])
+    monkeypatch.setattr(shm.proc, "uid", lambda pid: pid)
+    monkeypatch.setattr(shm.proc, "unit", lambda pid: "tiny.service" if pid == 2 else "")
+    assert [shm._others("tiny", uid) for uid in (1, 2, 3)] == [True, False, False]
+
+
+def test_nothing_is_removed_when_a_process_cannot_be_looked_into(folder, monkeypatch):
+    def refuse(process, found):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(shm, "held", HELD)
+    monkeypatch.setattr(shm, "_CAP_SYS_PTRACE", 0)
+    monkeypatch.setattr(shm.proc, "status", lambda pid: {"CapEff": "1", "Name": "x"})
+    monkeypatch.setattr(shm, "_mapped", refuse)
+    (folder / "psm_x").touch()
+    with pytest.raises(HostError, match=r"cannot see what pid \d+ .* holds: Permission denied"):
+        clean(folder)
+    assert (folder / "psm_x").exists()
+
+
+def test_what_a_process_maps_and_opens_is_told_by_device_and_inode(tmp_path):
+    with open(tmp_path / "x", "w") as stream:
+        found = set()
+        shm._open("self", found)
+        entry = os.fstat(stream.fileno())
+    assert (entry.st_dev, entry.st_ino) in found
+    assert shm._mapped("self", found)
+    entry = os.stat(os.path.realpath("/proc/self/exe"))
+    assert entry.st_ino in {inode for _device, inode in found}
+
+
+def test_a_service_whose_user_is_not_made_yet_has_no_segments(root):
+    assert shm.clean("tiny", "no such user", folder="/nowhere") == []
+    with pytest.raises(HostError, match="cannot clean /nowhere"):
+        shm.clean("tiny", ME, folder="/nowhere")
