@@ -20,9 +20,8 @@ def test_a_service_goes_its_whole_way(engine_host, inventory, engine):
 
     path = declare()
     assert servewright("plan", "-i", path, "--detailed-exitcode").code == 2
-    assert (
-        host.run("ls /etc/servewright /usr/local/lib/servewright", check=False).returncode != 0
-    )  # a plan writes nothing
+    traces = "/etc/servewright /usr/local/lib/servewright /var/lib/servewright /var/cache/servewright"
+    assert host.run(f"ls -d {traces}", check=False).stdout == ""  # a plan writes nothing
 
     first = servewright("deploy", "-i", path, "--reason", "first")
     assert (first.code, first.service()["verdict"]) == (0, "committed"), first.text
@@ -38,6 +37,8 @@ def test_a_service_goes_its_whole_way(engine_host, inventory, engine):
     assert (reloaded.code, reloaded.service()["release"]) == (0, 2), reloaded.text
     assert "Description=other words" in host.run("systemctl cat kimi").stdout
     assert invocation(host) == running  # what needs no restart causes none
+    (parser,) = [check for check in reloaded.service()["checks"] if check["id"] == "command_line"]
+    assert parser["evidence"]["cached"]  # since the first deploy, which found a host that nobody managed
 
     broken = servewright("deploy", "-i", declare(environment={"SIM_GARBAGE": "1"}))
     assert (broken.code, broken.service()["verdict"]) == (4, "rolled_back"), broken.text

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import struct
 import subprocess
 
 import pytest
@@ -123,15 +124,7 @@ def test_2_13_driver_library_mismatch(serving):
     assert "hold the driver's packages" in text
 
 
-LSPCI = """cat <<'TEXT'
-00:01.1 PCI bridge: Advanced Micro Devices, Inc. [AMD] Device 14ab (rev 01) (prog-if 00 [Normal decode])
-\tCapabilities: [2a0 v1] Access Control Services
-\t\tACSCap:\tSrcValid+ TransBlk+ ReqRedir+ CmpltRedir+ UpstreamFwd+ EgressCtrl- DirectTrans+
-\t\tACSCtl:\tSrcValid+ TransBlk- ReqRedir{0} CmpltRedir{0} UpstreamFwd{0} EgressCtrl- DirectTrans-
-
-01:00.0 3D controller: NVIDIA Corporation Device 2bb5 (rev a1)
-TEXT"""
-GROUPS = "/sys/kernel/iommu_groups"
+GROUPS, BRIDGE = "/sys/kernel/iommu_groups", "/sys/bus/pci/devices/0000:00:01.1"
 
 
 def iommu(library, kind):
@@ -139,23 +132,34 @@ def iommu(library, kind):
     return on(library, f"mount -t tmpfs none {GROUPS} && {make}", f"umount {GROUPS}")
 
 
+@contextlib.contextmanager
+def bridge(library, control):
+    """A PCI bridge whose access control can redirect, with this control register."""
+    space = bytearray(4096)
+    struct.pack_into("<IHH", space, 0x100, 0x0001000D, 0x5F, control)
+    (library.host.root / "root/config").write_bytes(space)
+    make = f"mkdir {BRIDGE}; echo 0x060400 > {BRIDGE}/class; cp /root/config {BRIDGE}/"
+    with on(library, f"mount -t tmpfs none /sys/bus/pci/devices; {make}", "umount /sys/bus/pci/devices"):
+        yield
+
+
 @pytest.mark.failure("3.1")
 def test_3_1_iommu_and_acs_between_pcie_gpus(serving):
-    with program(serving, "lspci", LSPCI.format("+")), iommu(serving, "DMA-FQ"):
+    with bridge(serving, 0x1D), iommu(serving, "DMA-FQ"):
         text = refused(look(serving, **TWO), "peer_to_peer")
         off = look(serving, **TWO, nccl={"NCCL_P2P_DISABLE": "1"})
         with smi(serving, link="NV18"):
             linked = look(serving, **TWO)
-    assert "the IOMMU translates and 1 PCIe bridges redirect (ACS, 00:01.1)" in text
+    assert "the IOMMU translates and 1 PCIe bridges redirect (ACS, 0000:00:01.1)" in text
     assert "iommu=pt" in text
     assert (findings(off, "peer_to_peer"), findings(linked, "peer_to_peer")) == ([], [])
-    with program(serving, "lspci", LSPCI.format("+")), iommu(serving, "identity"):
+    with bridge(serving, 0x1D), iommu(serving, "identity"):
         (text,) = findings(look(serving, **TWO), "peer_to_peer", "warning")
     assert "redirect P2P traffic" in text
 
 
 def test_acs_that_was_cleared_by_hand_comes_back_at_the_next_boot(serving):
-    with program(serving, "lspci", LSPCI.format("-")), iommu(serving, "identity"):
+    with bridge(serving, 0), iommu(serving, "identity"):
         (text,) = findings(look(serving, **TWO), "peer_to_peer", "warning")
         with on(serving, "echo pci=disable_acs_redir=pci:1022:14ab > /root/c; mount --bind /root/c /proc/cmdline",
                 "umount /proc/cmdline"):  # fmt: skip

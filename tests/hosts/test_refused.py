@@ -24,6 +24,7 @@ PREFLIGHT = [
         "was not written by servewright",
     ),
     ({}, "chmod 700 /opt/simulator/model", "cannot read /opt/simulator/model/config.json"),
+    ({}, "chmod 700 /opt/servewright/engines", "user llm-kimi cannot run /opt/servewright/engines/sglang-0.5.23/bin"),
     ({"listen": {"port": 22}}, "", "port 22 of 127.0.0.1 is held by"),
     ({"secrets": {"KEY": {"file": "/etc/nothing"}}}, "", "secret KEY: there is no file /etc/nothing"),
 ]
@@ -39,7 +40,8 @@ def shared_host(testbed, simulator):
 
 @pytest.mark.parametrize(("changes", "before", "message"), PREFLIGHT, ids=[row[2][:40] for row in PREFLIGHT])
 def test_preflight_refuses(shared_host, inventory, changes, before, message):
-    undo = "systemctl unmask -q kimi.service; rm -f /etc/systemd/system/kimi.service; chmod 755 /opt/simulator/model"
+    undo = "systemctl unmask -q kimi.service; rm -f /etc/systemd/system/kimi.service; "
+    undo += "chmod 755 /opt/simulator/model /opt/servewright/engines"
     try:
         if before:
             shared_host.run(before)
