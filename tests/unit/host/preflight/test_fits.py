@@ -71,9 +71,10 @@ def test_a_context_beyond_the_models_is_refused_unless_the_engine_is_told_to_all
 @pytest.mark.parametrize(("made_for", "slow"), [(4095, True), (4096, False)])
 def test_5_4_a_draft_model_made_for_a_shorter_context_is_warned_about(subject, root, engine, words, made_for, slow):
     (root / "draft").mkdir()
-    (root / "draft/config.json").write_text(json.dumps({"max_position_embeddings": made_for}))
     found = subject(*(word.format(root / "draft") for word in words), engine=engine, config={})
     found.release["model"]["context_length"] = 4096
+    assert fits.context(found) == []  # that there is no config.json is another check's to tell
+    (root / "draft/config.json").write_text(json.dumps({"max_position_embeddings": made_for}))
     message = f"the draft model was made for {made_for} tokens, the context is 4096: longer prompts get slower"
     expected = [("warning", message, "measure it at the length of real prompts")] if slow else []
     assert said(fits.context(found)) == expected
@@ -97,7 +98,9 @@ LLAMA = {"num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_head
 def test_weights_against_the_memory_of_the_gpus(subject, root, gib, gpus, words, severity, message):
     found = subject(*words, gpus=gpus, config={})
     weigh(root / "model", gib)
-    ((seen, text, repair),) = said(fits.memory(found))
+    (one,) = fits.memory(found)
+    assert one["evidence"].keys() >= {"weights_per_gpu_gib", "gpu_gib", "kv_cache_gib"}
+    ((seen, text, repair),) = said([one])
     assert (seen, message in f"{text} -> {repair}") == (severity, True), text
 
 
@@ -129,6 +132,8 @@ def test_vllm_takes_a_larger_part_of_a_gpu_by_itself(subject, root):
         ({"num_hidden_layers": 32}, 1, (), None),
         ({**LLAMA, "num_hidden_layers": None}, 1, (), None),
         ({**LLAMA, "hidden_size": None}, 1, (), None),
+        ({"num_hidden_layers": 32, "head_dim": 64}, 1, (), None),
+        ({"num_hidden_layers": 32, "num_key_value_heads": 8, "hidden_size": 4096}, 1, (), None),
         ({}, 1, (), None),
     ],
 )
@@ -140,6 +145,7 @@ def test_tokens_of_kv_cache_that_fit(subject, root, config, gpus, words, tokens)
     found.release["model"]["context_length"] = (tokens or 0) + 1
     (seen,) = fits.memory(found)
     assert seen["severity"] == ("ok" if tokens is None else "warning")
+    assert seen["evidence"].get("kv_cache_tokens") == tokens
     if tokens is not None:
         assert f"leave room for about {tokens} tokens, one context is {tokens + 1}" in seen["message"]
         assert "declare a shorter context" in seen["repair"]

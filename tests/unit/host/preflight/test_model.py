@@ -72,7 +72,12 @@ def test_7_1_weights_that_are_missing_cut_or_unreadable(looked_at, monkeypatch):
     def fatal():
         return [row[1:] for row in said(model.weights(found)) if row[0] == "fatal"]
 
-    assert {row[0] for row in said(model.weights(found))} == {"ok"}
+    # What is missing cannot be read, either, and is told once.
+    monkeypatch.setattr(users, "_refused", lambda name, paths, mode: [p for p in paths if not os.path.exists(p)])
+    size = (folder / "model.safetensors").stat().st_size
+    for item in model.weights(found):
+        assert (item["severity"], item["message"]) == ("ok", "1 weight files, 0.0 GiB")
+        assert item["evidence"] == {"bytes": size}
     shard(folder / "model.safetensors", more=1)
     ((message, repair),) = fatal()
     assert message.startswith(f"{folder}/model.safetensors is cut short or damaged")
@@ -189,6 +194,10 @@ def test_a_repository_that_is_on_the_host_is_named_by_its_folder(subject, root):
         environment = {"HF_HUB_OFFLINE": "1", **where}
         found = said(model.repositories(subject("--tokenizer-path", "some/name", environment=environment)))
         assert found == [("warning", message, f"declare {at}")]
+    at.rmdir()  # a download that was broken off
+    assert "HF_HUB_OFFLINE" in model.repositories(subject("--tokenizer-path", "some/name", environment=environment))[0][
+        "message"
+    ]
     assert model.repositories(subject("--tokenizer-path", str(at))) == []
 
 
@@ -202,13 +211,16 @@ def test_an_architecture_that_the_engine_has_no_class_for(subject, root, name, l
     path = root / "venv/lib/python3.11/site-packages" / layout
     path.parent.mkdir(parents=True)
     path.write_text("class KimiForCausalLM2:\n")
-    ((severity, message, repair),) = said(model.architecture(found))
+    (one,) = model.architecture(found)
+    assert one["evidence"] == {"architecture": "KimiForCausalLM"}
+    ((severity, message, repair),) = said([one])
     assert (severity, repair) == ("warning", "take a version of the engine that has it")
     assert "names no class KimiForCausalLM, the architecture of the model" in message
     path.write_text("class KimiForCausalLM:\n")
     assert model.architecture(found) == []
-    (root / "model/config.json").write_text(json.dumps({"architectures": ["X"], "speculators_config": {}}))
-    assert model.architecture(found) == []
+    for config in ({"architectures": ["X"], "speculators_config": {}}, {"architectures": None}, []):
+        (root / "model/config.json").write_text(json.dumps(config))
+        assert model.architecture(found) == []
 
 
 @pytest.mark.failure("3.12")
