@@ -106,6 +106,13 @@ def test_2_9_a_restart_limiter_that_never_trips(serving):
     assert "kimi.service.d/zz.conf" in text
 
 
+def test_what_systemd_says_of_the_unit(serving):
+    """A key in the wrong section, which systemd would only log."""
+    declared = release(description="changed")
+    declared["unit"] = declared["unit"].replace("[Service]\n", "[Service]\nStartLimitBurst=3\n", 1)
+    assert "Unknown key name 'StartLimitBurst' in section 'Service'" in refused(look(serving, declared), "unit")
+
+
 @pytest.mark.failure("2.11")
 def test_2_11_nccl_ports_of_two_services(serving):
     (text,) = findings(look(serving, **TWO), "ports_of_others", "warning")

@@ -48,7 +48,8 @@ def toolchain(subject):
     code = (pkgutil.get_data(__package__, toolchain_script.__name__.rpartition(".")[2] + ".py") or b"").decode()
     answer = engine_process.ask(release, code, {"tools": sorted(wanted)}, 120)
     if "failure" in answer:
-        return [warning(f"it could not be seen whether the engine can compile: {answer['failure']}", log=answer["log"])]
+        message = f"it could not be seen whether the engine can compile: {answer['failure']}"
+        return [warning(message, "the first start that compiles will show it", log=answer["log"])]
     found = []
     for tool, trouble in sorted(answer.items()):
         if trouble:
