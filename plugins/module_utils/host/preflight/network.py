@@ -21,7 +21,7 @@ def port(subject):
     for number, what in port_plan.fixed(release).items():
         host = release["listen"]["host"] if what == "HTTP" else ""  # the engine chooses: any address may be meant
         for pid in ports.holders(host, number):
-            if pid == 0 or not subject.ends(pid):
+            if not subject.ends(pid):
                 who = proc.describe(pid) if pid else "a process that cannot be seen"
                 place = f"of {host}" if host else f"({what})"
                 repair = "declare another listen.port, or end that process" if host else "declare another one"

@@ -238,4 +238,6 @@ def test_3_12_an_interpreter_that_is_missing_or_that_the_services_user_cannot_ru
     monkeypatch.setattr(users, "_refused", lambda name, paths, mode: [path for path in paths if mode(path) == os.X_OK])
     ((severity, message, repair),) = said(engine.engine(found))
     assert (severity, message) == ("fatal", f"user llm-tiny cannot run {program} ({root}/real)")
+    found.release["argv"][0] = str(root / "real")
+    assert engine.engine(found)[0]["message"] == f"user llm-tiny cannot run {root}/real"
     assert "folders above it" in repair

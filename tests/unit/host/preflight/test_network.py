@@ -87,14 +87,15 @@ def test_2_6_closed_connections_are_told_and_refuse_nothing(subject, monkeypatch
 def beside(subject, monkeypatch):
     """Findings about the ports of `tiny` beside another committed service."""
 
-    def look(mine, theirs, gpus=0, their_gpus=(7, 8), port=30001, freed=False):
-        other = subject(*theirs, gpus=2, service="other", listen={"host": "127.0.0.1", "port": port}).release
+    def look(mine, theirs, gpus=0, their_gpus=(7, 8), port=30001, freed=False, version="0.5.23"):
+        listen = {"host": "127.0.0.1", "port": port}
+        other = subject(*theirs, gpus=2, service="other", listen=listen, version=version).release
         other["gpus"] = list(their_gpus)
         monkeypatch.setattr(paths, "services", lambda: ["tiny", "other", "gone", "new"])
         pointers = {"other": {"release": 1}, "tiny": {"release": 1}, "gone": None, "new": None}
         monkeypatch.setattr(releases, "committed", pointers.get)
         monkeypatch.setattr(releases, "load", lambda name, number: other)
-        found = subject(*mine, gpus=gpus)
+        found = subject(*mine, gpus=gpus, version=version)
         found.freed |= {"other.service"} if freed else set()
         return said(network.other_services(found))
 
@@ -128,6 +129,16 @@ def test_2_11_ports_of_two_services_of_a_host(beside):
     assert [(row[0], row[2]) for row in beside([], [], gpus=2)] == [("warning", "declare options.nccl_port for both")]
 
 
+@pytest.mark.failure("2.11")
+@pytest.mark.parametrize(
+    ("port", "meet"), [(30900, True), (30901, False), (31000, False), (29100, True), (29099, False), (29000, False)]
+)
+def test_2_11_two_that_pick_at_random_meet_where_their_ranges_overlap(beside, port, meet):
+    """Up to 0.5.8 from the 100th to the 1000th port after the HTTP port."""
+    found = [row for row in beside([], [], gpus=2, port=port, version="0.5.8") if "both pick" in row[1]]
+    assert bool(found) == meet
+
+
 @pytest.mark.parametrize(
     ("variable", "value", "message"),
     [
@@ -136,6 +147,7 @@ def test_2_11_ports_of_two_services_of_a_host(beside):
         ("NCCL_SOCKET_IFNAME", "^docker", ""),
         ("NCCL_SOCKET_IFNAME", "ib0:1", "NCCL_SOCKET_IFNAME=ib0:1: ib0 is down"),
         ("NCCL_SOCKET_IFNAME", "ib0,eth0", ""),
+        ("NCCL_SOCKET_IFNAME", "ib9,", "names no interface"),
         ("GLOO_SOCKET_IFNAME", "eth", "GLOO_SOCKET_IFNAME=eth names no interface"),
         ("GLOO_SOCKET_IFNAME", "eth0", ""),
         ("TP_SOCKET_IFNAME", "bond0", "TP_SOCKET_IFNAME=bond0 names no interface"),
