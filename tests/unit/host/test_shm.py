@@ -80,6 +80,31 @@ def test_a_segment_younger_than_the_grace_or_from_the_future_stays(folder):
     assert clean(folder)[0] == ["psm_now"]  # after the clock was set back nobody knows the age of the other
 
 
+def test_a_segment_as_old_as_the_grace_goes(folder, monkeypatch):
+    (folder / "psm_x").touch()
+    entry = (folder / "psm_x").stat()
+    monkeypatch.setattr(shm.time, "time", lambda: max(entry.st_mtime, entry.st_ctime) + 5)
+    assert clean(folder, grace=5.1)[0] == []
+    monkeypatch.setattr(shm, "_others", lambda service, uid: True)
+    assert clean(folder, grace=5, shared_grace=5.1)[0] == []
+    assert clean(folder, grace=5, shared_grace=5)[0] == ["psm_x"]
+
+
+def test_only_files_of_the_user_by_a_known_name_are_looked_at(folder):
+    (folder / "psm_folder").mkdir()
+    (folder / "psm_link").symlink_to("/etc/passwd")
+    (folder / "notes").touch()
+    (folder / "psm_x").touch()
+    assert list(shm._candidates(str(folder), os.geteuid(), 0)) == ["psm_x"]
+    assert list(shm._candidates(str(folder), os.geteuid() + 1, 0)) == []
+
+
+def test_a_segment_that_a_process_holds_stays(folder, monkeypatch):
+    entry = (folder / "psm_x").touch() or (folder / "psm_x").stat()
+    monkeypatch.setattr(shm, "held", lambda: {(entry.st_dev, entry.st_ino)})
+    assert clean(folder) == ([], [])
+
+
 def test_segments_of_a_user_with_other_processes_have_a_longer_grace(folder, monkeypatch):
     monkeypatch.setattr(shm, "_others", lambda service, uid: True)
     (folder / "psm_x").touch()
@@ -106,6 +131,13 @@ def test_nothing_is_removed_when_a_process_cannot_be_looked_into(folder, monkeyp
     with pytest.raises(HostError, match=r"cannot see what pid \d+ .* holds: Permission denied"):
         clean(folder)
     assert (folder / "psm_x").exists()
+
+
+def test_without_the_right_to_see_all_processes_nothing_is_sure(monkeypatch):
+    for status in ({"CapEff": "7ffff"}, {}, None):  # all rights below the one that is needed
+        monkeypatch.setattr(shm.proc, "status", lambda pid, status=status: status)
+        with pytest.raises(HostError, match="without CAP_SYS_PTRACE"):
+            HELD()
 
 
 def test_what_a_process_maps_and_opens_is_told_by_device_and_inode(tmp_path):

@@ -76,13 +76,13 @@ def caches(subject):
     found += [
         fatal(f"user {release['user']} cannot write to {path}", f"chown -R {release['user']}: {path}, or move it away")
         for path in users.unwritable(release["user"], [path for path in there if path != release["cache"]])
-        if os.path.exists(path) and _known(release["user"])
+        if _known(release["user"])
     ]
     return found
 
 
 def _subfolders(folder):
-    return [entry.path for entry in os.scandir(folder) if entry.is_dir()] if os.path.isdir(folder) else []
+    return [entry.path for entry in os.scandir(folder)] if os.path.isdir(folder) else []
 
 
 def _below(path, top):

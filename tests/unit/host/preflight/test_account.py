@@ -40,9 +40,9 @@ def test_1_1_a_user_whose_shared_memory_logind_deletes(subject, monkeypatch, uid
     monkeypatch.setattr(pwd, "getpwnam", look_up)
     monkeypatch.setattr(account, "_last_system_uid", lambda: last)
     monkeypatch.setattr(host, "logind", lambda: {"RemoveIPC": remove})
-    found = said(account.user(subject()))
-    assert len(found) == refused
-    for severity, message, repair in found:
+    found = account.user(subject())
+    assert [item["evidence"] for item in found] == [{"uid": 1000}] * refused
+    for severity, message, repair in said(found):
         assert (severity, message.startswith("user llm-tiny (1000) is a login user")) == ("fatal", True)
         assert repair == "declare a system user (uid up to 999), or set RemoveIPC=no in logind.conf"
 
@@ -66,7 +66,9 @@ def test_6_18_a_cache_outside_of_what_the_unit_may_write_is_refused(subject, var
     cache = "/var/cache/servewright/nothing"
 
     def look(path):
-        return said(account.caches(subject(cache=cache, environment={variable: path})))
+        found = account.caches(subject(cache=cache, environment={variable: path}))
+        assert all(item["evidence"] == {"variable": variable} for item in found)
+        return said(found)
 
     message = f"{variable}=/models/x cannot be written in the unit, which sees the system read-only"
     assert look("/models/x") == [("fatal", message, f"leave it out; the default is below {cache}")]
@@ -83,7 +85,8 @@ def test_6_18_a_folder_that_the_user_cannot_write(subject, root, monkeypatch):
     asked = []
     monkeypatch.setattr(users, "_refused", lambda name, paths, mode: asked.extend(paths) or list(paths))
     monkeypatch.setattr(account, "_known", lambda name: True)
-    found = subject(cache=str(cache), environment={"HOME": str(cache / "own/deep"), "TMPDIR": str(cache / "none")})
+    environment = {"HOME": f"{cache}/own/deep", "TMPDIR": f"{cache}/none", "XDG_CACHE_HOME": str(cache)}
+    found = subject(cache=str(cache), environment=environment)
     assert said(account.caches(found)) == [
         ("fatal", f"user llm-tiny cannot write to {path}", f"chown -R llm-tiny: {path}, or move it away")
         for path in (cache / "own/deep", cache / "own")
@@ -96,6 +99,7 @@ def test_6_18_a_folder_that_the_user_cannot_write(subject, root, monkeypatch):
 def test_hf_home_may_be_a_store_that_is_only_read(subject):
     found = said(account.caches(subject(environment={"HF_HOME": "/models"})))
     assert found == [("warning", "HF_HOME=/models is read-only in the unit", "leave it out, unless it is only read")]
+    assert account.caches(subject(cache="/var/cache/x", environment={"HF_HOME": "/var/cache/x/hf"})) == []
 
 
 CHANNEL = resources.NCCL_CHANNEL_BYTES

@@ -60,6 +60,9 @@ def test_every_port_of_the_plan_is_looked_at_and_its_holder_named(subject, monke
     monkeypatch.setattr(proc, "unit", lambda pid: {11: "tiny.service", 12: "other.service"}.get(pid, ""))
     found = subject("--nccl-port", "7", "--grpc-port", "8")
     found.__dict__["_strays"] = {13: "proof"}
+    assert [item["evidence"] for item in network.port(found)] == [
+        {"pid": 12, "unit": "other.service"}, {"pid": 0, "unit": ""}
+    ]  # fmt: skip
     assert said(network.port(found)) == [
         ("fatal", "port 7 (NCCL) is held by pid 12 (x)", "declare another one"),
         ("fatal", "port 8 (gRPC) is held by a process that cannot be seen", "declare another one"),
