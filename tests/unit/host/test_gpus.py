@@ -3,11 +3,57 @@
 from __future__ import annotations
 
 import itertools
+import types
 
 import pytest
 
 from ansible_collections.servewright.llm.plugins.module_utils.host import gpus
 from ansible_collections.servewright.llm.plugins.module_utils.host.errors import HostError
+
+
+@pytest.fixture
+def says(monkeypatch):
+    """What nvidia-smi prints, and how it ends."""
+
+    def set_to(stdout, returncode=0):
+        done = types.SimpleNamespace(stdout=stdout, stderr="", returncode=returncode)
+        monkeypatch.setattr(gpus, "run", lambda argv, **options: done)
+
+    return set_to
+
+
+def test_the_gpus_of_a_host(says):
+    says("0, GPU-a, NVIDIA H200, 143771, 602, 9.0, 580.95.05\n10, GPU-b, NVIDIA GB10, [N/A], [N/A], 12.1, 580.95.05\n")
+    assert gpus.query() == {
+        0: {"uuid": "GPU-a", "name": "NVIDIA H200", "total_mib": 143771, "used_mib": 602, "compute_capability": "9.0",
+            "driver": "580.95.05"},
+        10: {"uuid": "GPU-b", "name": "NVIDIA GB10", "total_mib": 0, "used_mib": 0, "compute_capability": "12.1",
+             "driver": "580.95.05"},
+    }  # fmt: skip
+    says("Failed to initialize NVML: Driver/library version mismatch\n", 18)
+    with pytest.raises(HostError, match="^nvidia-smi: Failed to initialize NVML: Driver/library version mismatch$"):
+        gpus.query()
+
+
+def test_the_health_of_gpus_and_drivers_that_do_not_know_a_field(says):
+    row = "3, 00000000:01:00.0, Enabled, [N/A], 0, 5, 16, 16"
+    says(row + "\nGPU is lost\n")
+    assert list(gpus.health()) == [3]
+    assert gpus.health()[3]["pci.bus_id"] == "00000000:01:00.0"
+    assert gpus.health()[3]["pcie.link.width.max"] == "16"
+    says(row, 2)
+    assert gpus.health() == {}
+    says('Field "mig.mode.current" is not a valid field to query.\n', 2)
+    assert gpus.health() == {}
+
+
+def test_links_and_clients(says):
+    says("matrix")
+    assert gpus.topology("-m") == "matrix"
+    says("matrix", 1)
+    assert gpus.topology("-m") == ""
+    says("12, GPU-a, 4000\n13, GPU-b, [N/A]\nNo running processes found\n")
+    assert gpus.clients() == [(12, "GPU-a", 4000), (13, "GPU-b", 0)]
 
 
 @pytest.fixture

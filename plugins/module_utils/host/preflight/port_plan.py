@@ -50,7 +50,7 @@ def random(release):
         return None
     version = _key(release["version"])
     for since, until, low, high, added, _source in RANDOM_NCCL_PORTS:
-        if (not since or version >= _key(since)) and (not until or version < _key(until)):
+        if version >= _key(since) and (not until or version < _key(until)):
             base = release["listen"]["port"] if added else 0
             return base + low, base + high
     return None

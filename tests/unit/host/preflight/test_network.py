@@ -18,6 +18,7 @@ from tests.unit.host.preflight.conftest import said
         ("sglang", ["--nccl-port", "7"], {30000: "HTTP", 7: "NCCL"}),
         ("sglang", ["--grpc-port=8"], {30000: "HTTP", 8: "gRPC"}),
         ("sglang", ["--dist-init-addr", "10.0.0.1:9"], {30000: "HTTP", 9: "rendezvous"}),
+        ("sglang", ["--dist-init-addr", "h"], {30000: "HTTP"}),
         ("sglang", ["--enable-dp-attention"],
          {30000: "HTTP", **dict.fromkeys(range(30233, 30240), "data parallel attention")}),
         ("sglang", ["--enable-dp-attention", "--dist-init-addr", "h:9"], {30000: "HTTP", 9: "rendezvous"}),
