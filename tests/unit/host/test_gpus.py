@@ -31,7 +31,7 @@ def test_the_gpus_of_a_host(says):
              "driver": "580.95.05"},
     }  # fmt: skip
     says("Failed to initialize NVML: Driver/library version mismatch\n", 18)
-    with pytest.raises(HostError, match="^nvidia-smi: Failed to initialize NVML: Driver/library version mismatch$"):
+    with pytest.raises(HostError, match=r"^nvidia-smi: Failed to initialize NVML: Driver/library version mismatch$"):
         gpus.query()
 
 

@@ -14,7 +14,7 @@ from ansible_collections.servewright.llm.plugins.module_utils.host import (
     systemd,
     transaction,
 )
-from ansible_collections.servewright.llm.plugins.module_utils.host.errors import StepError
+from ansible_collections.servewright.llm.plugins.module_utils.host.errors import HostError, StepError
 from tests.unit.host.test_releases import rendered
 
 
@@ -44,6 +44,49 @@ def test_nothing_is_started_on_top_of_processes_that_outlive_sigkill(root, comma
     assert "the host needs a reboot; nothing was started" in last["message"]
     assert not any("start" in argv for argv in commands)
     assert releases.committed("tiny")["release"] == 1
+
+
+@pytest.mark.parametrize(
+    ("state", "served", "steps", "forced"),
+    [
+        ({}, True, ["stop", "end u"], False),
+        ({"Result": "timeout"}, True, ["stop", "end u"], True),
+        ({"Result": "signal"}, True, ["stop", "end u"], True),
+        ({}, False, ["kill", "stop", "end u"], False),
+        ({"LoadState": "not-found", "User": ""}, True, ["end declared"], False),
+    ],
+)
+def test_a_stop_waits_for_what_has_served_and_ends_what_is_left(root, monkeypatch, state, served, steps, forced):
+    ran = []
+    shown = {"LoadState": "loaded", "Result": "success", "User": "u", **state}
+    monkeypatch.setattr(systemd, "show", lambda unit: shown)
+    monkeypatch.setattr(systemd, "kill", lambda unit, grace: ran.append("kill"))
+    monkeypatch.setattr(systemd, "stop", lambda unit, timeout: ran.append("stop"))
+    monkeypatch.setattr(leftovers, "end", lambda service, user: ran.append("end " + user) or [])
+    assert (transaction.stop("tiny", "declared", served), ran) == (forced, steps)
+
+
+def test_a_release_is_started_when_the_old_one_is_gone_and_the_gpus_are_free(root, monkeypatch):
+    release = {**rendered(), "gpus": [3]}
+    ran = []
+    log = journal.Journal.new("tiny")
+    monkeypatch.setattr(transaction, "stop", lambda service, *more: ran.append(f"stop {service}"))
+    monkeypatch.setattr(systemd, "disable", lambda unit: ran.append(f"disable {unit}"))
+    monkeypatch.setattr(transaction, "_install", lambda service, number: None)
+    monkeypatch.setattr(transaction.gpus, "wait_free", lambda indices, timeout: ran.append(f"wait {indices} {timeout}"))
+    monkeypatch.setattr(transaction, "_load", lambda log, release, number: ran.append("load") or 4.5)
+    assert transaction._replace(log, release, 2, ["other"]) == 4.5
+    assert ran == ["stop tiny", "stop other", "disable other.service", "wait [3] 120", "load"]
+    assert [step["step"] for step in log.steps()] == ["stopping", "waiting_gpus", "starting"]
+
+    def busy(indices, timeout):
+        raise HostError("the GPUs are not free after 120 s: GPU 3: pid 7 (x)")
+
+    monkeypatch.setattr(transaction.gpus, "wait_free", busy)
+    ran.clear()
+    with pytest.raises(HostError, match="pid 7"):
+        transaction._replace(log, release, 2)
+    assert ran == ["stop tiny"]
 
 
 def test_a_jump_of_the_clock_neither_fails_nor_prolongs_a_load(root, commands, monkeypatch):
