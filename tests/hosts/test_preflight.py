@@ -109,8 +109,10 @@ def test_2_9_a_restart_limiter_that_never_trips(serving):
 def test_what_systemd_says_of_the_unit(serving):
     """A key in the wrong section, which systemd would only log."""
     declared = release(description="changed")
-    declared["unit"] = declared["unit"].replace("[Service]\n", "[Service]\nStartLimitBurst=3\n", 1)
-    assert "Unknown key name 'StartLimitBurst' in section 'Service'" in refused(look(serving, declared), "unit")
+    declared["unit"] = declared["unit"].replace("[Unit]\n", "[Unit]\nTimeoutStopSec=3\n", 1)
+    text = refused(look(serving, declared), "unit")
+    assert text.startswith("kimi.service:3: Unknown key")
+    assert "'TimeoutStopSec'" in text
 
 
 @pytest.mark.failure("2.11")

@@ -71,7 +71,7 @@ def limiter(subject):
     repair = unit_override.repair(origin, *_LIMITER)
     if window is None and burst:
         return []  # every start counts
-    if not window or not burst or window <= burst * delay:
+    if not burst or window <= burst * delay:
         return [
             fatal(
                 "StartLimitIntervalSec=%s can never trip: %d starts take at least %g s"

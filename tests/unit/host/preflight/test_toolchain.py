@@ -12,24 +12,27 @@ from tests.unit.host.preflight.conftest import said
 def compiling(subject, root, monkeypatch):
     """Findings in an environment with these packages, where the tools give these troubles."""
 
-    def look(*packages, gpus=1, words=(), environment=None, answer=None, **troubles):
+    def look(*packages, gpus=1, words=(), environment=None, answer=None, python="/bin/sh", **troubles):
         folder = root / "venv/lib/python3.11/site-packages"
         folder.mkdir(parents=True, exist_ok=True)
         for path in folder.iterdir():
             path.rmdir()
         for name in packages:
             (folder / f"{name}-1.0.dist-info").mkdir()
+        (folder / "triton-1.0.data").mkdir()  # what a removal may leave
         asked = []
 
         def ask(release, code, job, timeout):
-            asked.extend(job["tools"])
+            asked.extend(job["tools"] or ["nothing"])
             return answer or {tool: troubles.get(tool.replace("+", "x").replace(".", ""), "") for tool in job["tools"]}
 
         monkeypatch.setattr(engine_process, "ask", ask)
         found = subject(*words, gpus=gpus, venv=str(root / "venv"), environment=environment or {})
-        found.release["argv"][0] = "/bin/sh"
+        found.release["argv"][0] = python
         look.asked = asked
-        return said(toolchain.toolchain(found))
+        findings = toolchain.toolchain(found)
+        assert all(item["evidence"].keys() <= {"tool", "log"} and item["evidence"] for item in findings)
+        return said(findings)
 
     return look
 
@@ -40,6 +43,7 @@ FLASHINFER = "flashinfer_python"
 def test_only_what_compiles_at_run_time_asks_for_compilers(compiling):
     assert (compiling("torch"), compiling.asked) == ([], [])
     assert (compiling("triton"), compiling.asked) == ([], ["Python.h"])
+    assert (compiling("triton", python="/no/python"), compiling.asked) == ([], [])  # another check tells
     assert (compiling(FLASHINFER), compiling.asked) == ([], ["c++", "ninja", "nvcc"])
     assert (compiling(FLASHINFER, "flashinfer_jit_cache"), compiling.asked) == ([], [])
 
