@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib.metadata
 import sys
+import sysconfig
 import types
 
 import pytest
@@ -186,6 +187,18 @@ def test_a_compiler_is_looked_for_as_its_caller_does_and_compiles_two_lines(
         (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{body}\n")
         (tmp_path / "bin" / name).chmod(0o755)
     assert toolchain_script.trouble(tool, str(tmp_path)) == trouble.format(tmp_path / "bin")
+
+
+def test_the_headers_of_the_engines_own_python_are_compiled_with(tmp_path, monkeypatch):
+    for name in ("gcc", "g++"):
+        (tmp_path / name).write_text(f"#!/bin/sh\necho \"$@\" > {tmp_path}/{name}.said\n")
+        (tmp_path / name).chmod(0o755)
+    for name in ("CC", "CXX"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert [toolchain_script.trouble(tool, str(tmp_path)) for tool in ("Python.h", "c++")] == ["", ""]
+    include = "-I " + sysconfig.get_paths()["include"]
+    assert [include in (tmp_path / f"{name}.said").read_text() for name in ("gcc", "g++")] == [True, False]
 
 
 def test_variables_that_name_a_compiler_win(tmp_path, monkeypatch):
