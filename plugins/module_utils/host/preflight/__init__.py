@@ -48,6 +48,7 @@ CHECKS = (
     ("gpu_memory", fits.memory),
     ("links", topology.links),
     ("peer_to_peer", topology.peer_to_peer),
+    ("address", network.address),
     ("port", network.port),
     ("ports_of_others", network.other_services),
     ("interfaces", network.interfaces),

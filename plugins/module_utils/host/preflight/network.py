@@ -8,11 +8,30 @@ import struct
 
 from .. import paths, ports, proc, releases
 from ..errors import DamagedError, HostError
-from . import arguments, port_plan
+from . import arguments, port_plan, unit_override
 from .check import fatal, passed, warning
 
+UNPRIVILEGED = "/proc/sys/net/ipv4/ip_unprivileged_port_start"
 _SIOCGIFFLAGS = 0x8913
 _UP_AND_RUNNING = 0x1 | 0x40  # IFF_UP, IFF_RUNNING
+
+
+def address(subject):
+    """The address is one of this host's, and the service's user may listen on its port."""
+    host, number = subject.release["listen"]["host"], subject.release["listen"]["port"]
+    try:
+        for family, kind, _protocol, _name, where in socket.getaddrinfo(host or None, 0, type=socket.SOCK_STREAM):
+            with socket.socket(family, kind) as server:
+                server.bind(where)
+    except OSError as error:
+        return [fatal(f"nobody can listen on {host} here: {error.strerror}", "declare an address of this host")]
+    with open(UNPRIVILEGED) as stream:
+        first = int(stream.read())
+    unit, _origin = unit_override.effective(subject.release)
+    if number >= first or "CAP_NET_BIND_SERVICE" in unit.get("Service.AmbientCapabilities", ""):
+        return []
+    message = "user {} may not listen on port {}: it is below {}".format(subject.release["user"], number, first)
+    return [fatal(message, f"declare a listen.port from {first} on, or lower net.ipv4.ip_unprivileged_port_start")]
 
 
 def port(subject):

@@ -8,7 +8,7 @@ import pytest
 
 from ansible_collections.servewright.llm.plugins.module_utils.host import paths, ports, proc, releases
 from ansible_collections.servewright.llm.plugins.module_utils.host.preflight import network, port_plan
-from tests.unit.host.preflight.conftest import said
+from tests.unit.host.preflight.conftest import drop_in, said
 
 
 @pytest.mark.parametrize(
@@ -46,6 +46,32 @@ def test_the_ports_that_a_service_listens_on(subject, engine, words, plan):
 @pytest.mark.failure("2.11")
 def test_2_11_the_range_of_a_port_picked_at_random(subject, engine, version, gpus, words, found):
     assert port_plan.random(subject(*words, engine=engine, gpus=gpus, version=version).release) == found
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "line", "message"),
+    [
+        ("127.0.0.1", 30000, "", ""),
+        ("0.0.0.0", 1024, "", ""),
+        ("", 30000, "", ""),
+        ("192.0.2.7", 30000, "", "nobody can listen on 192.0.2.7 here: Cannot assign requested address"),
+        ("127.0.0.1", 1023, "", "user llm-tiny may not listen on port 1023: it is below 1024"),
+        ("127.0.0.1", 80, "AmbientCapabilities=CAP_NET_BIND_SERVICE", ""),
+    ],
+)
+def test_the_service_can_listen_where_it_is_told_to(subject, root, monkeypatch, host, port, line, message):
+    (root / "first").write_text("1024\n")
+    monkeypatch.setattr(network, "UNPRIVILEGED", str(root / "first"))
+    drop_in(root, f"[Service]\n{line}\n")
+    found = said(network.address(subject(listen={"host": host, "port": port})))
+    assert len(found) == bool(message)
+    for severity, text, repair in found:
+        assert (severity, text.startswith(message)) == ("fatal", True)
+        assert repair == (
+            "declare a listen.port from 1024 on, or lower net.ipv4.ip_unprivileged_port_start"
+            if "below" in text
+            else "declare an address of this host"
+        )
 
 
 def test_every_port_of_the_plan_is_looked_at_and_its_holder_named(subject, monkeypatch):
