@@ -66,3 +66,11 @@ def test_gpus_that_cannot_be_listed_are_asked_for_once(monkeypatch):
     monkeypatch.setattr(check.gpus, "query", query)
     found = Subject({**rendered(), "gpus": [0]})
     assert (found.gpus, found.claimed, found.gpu_failure, found.gpu_health, asked) == ({}, {}, "mismatch", {}, [1])
+
+
+def test_health_and_links_are_asked_of_gpus_that_are_there(monkeypatch):
+    monkeypatch.setattr(check.gpus, "query", lambda: {0: {"uuid": "a"}, 1: {"uuid": "b"}})
+    monkeypatch.setattr(check.gpus, "health", lambda: {0: "well"})
+    monkeypatch.setattr(check.gpus, "topology", lambda word: f"topo {word}")
+    found = Subject({**rendered(), "gpus": [1, 5]})
+    assert (found.claimed, found.gpu_health, found.gpu_links) == ({1: {"uuid": "b"}}, {0: "well"}, "topo -m")
