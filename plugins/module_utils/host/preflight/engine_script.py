@@ -95,8 +95,6 @@ class Watch:
         """Duplicates, and JSON that the engine itself would read only while it loads."""
         seen = {}
         for position, word in enumerate(words):
-            if word == "--":
-                break
             name, equals, value = word.partition("=")
             action = parser._option_string_actions.get(name)
             if action is None:

@@ -118,8 +118,9 @@ CHANNEL = resources.NCCL_CHANNEL_BYTES
     ],
 )
 def test_1_7_room_for_the_channels_of_nccl(subject, monkeypatch, gpus, free, size, severity, message):
-    monkeypatch.setattr(os, "statvfs", lambda path: types.SimpleNamespace(f_blocks=size, f_bavail=free - 5, f_frsize=1))
-    monkeypatch.setattr(resources, "_held", lambda user: 5)  # what the service that is replaced gives back
+    state = types.SimpleNamespace(f_blocks=size // 2, f_bavail=free // 2 - 2, f_frsize=2)
+    monkeypatch.setattr(os, "statvfs", lambda path: state)
+    monkeypatch.setattr(resources, "_held", lambda user: 4 + free % 2)  # what the service that is replaced gives back
     found = resources.shared_memory(subject(gpus=gpus))
     assert [row[0] for row in said(found)] == ([severity] if severity else [])
     assert all(message in f"{row[1]} -> {row[2]}" for row in said(found))
@@ -166,6 +167,7 @@ def test_memory_for_the_processes_of_the_engine(subject, state, monkeypatch, gpu
     monkeypatch.setattr(systemd, "pids", lambda group: [1])
     (found,) = resources.memory(subject(gpus=gpus))
     assert (found["severity"], found["repair"]) == ("warning", "stop what else runs here")
+    assert found["message"].startswith(f"{need}.0 GiB of memory are free")
     assert f"about {need} GiB" in found["message"]
 
 

@@ -17,13 +17,14 @@ from tests.unit.host.preflight.conftest import said
 @pytest.mark.failure("2.13")
 @pytest.mark.parametrize(("text", "repair"), [*gpu_facts.NVML_FAILURES, ("something new", "")])
 def test_2_13_a_driver_that_fails_is_fatal_with_the_repair_for_what_it_says(subject, text, repair):
-    found = subject(gpus=1)
+    found = subject(gpus=1, host={"gpus": 8})
     found.__dict__["_gpus"] = ({}, f"nvidia-smi: Failed: {text}: more")
     assert said(gpus.driver(found)) == [("fatal", f"nvidia-smi: Failed: {text}: more", repair)]
     assert gpus.claim(found) == gpus.as_declared(found) == gpus.health(found) == gpus.xids(found) == []
     cpu = subject()
     cpu.__dict__["_gpus"] = found.__dict__["_gpus"]
     assert gpus.driver(cpu) == []
+    assert said(gpus.driver(subject(gpus=2))) == [("ok", "2 GPUs, driver 580.95", "")]
 
 
 @pytest.fixture

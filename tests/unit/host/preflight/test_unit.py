@@ -134,12 +134,15 @@ def test_open_files_that_the_kernel_does_not_grant(subject, monkeypatch):
     monkeypatch.setattr(resources.proc, "most_open_files", lambda: 65536)
     message = "the kernel grants 65536 open files at most, declared are 1048576"
     assert said(resources.limits(subject())) == [("warning", message, "declare at most 65536")]
+    monkeypatch.setattr(resources.proc, "most_open_files", lambda: 0)  # no bound
+    assert resources.limits(subject()) == []
 
 
 def test_the_last_drop_in_by_name_wins_wherever_it_lies(root, state):
     state["DropInPaths"] = drop_in(root, "[Service]\nNice=1\nRestartSec=1\n", "aa")
     later = drop_in(root, "[Service]\nNice=2\n", "bb")
     release = {"service": "tiny", "unit": "[Service]\nNice=0\n"}
+    assert unit_override.drop_ins("tiny") == [state["DropInPaths"], later]  # systemd has not read the later one
     values, origin = unit_override.effective(release)
     assert values == {"Service.Nice": "2", "Service.RestartSec": "1"}
     assert origin["Service.Nice"] == later
