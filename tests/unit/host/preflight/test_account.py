@@ -175,6 +175,7 @@ def test_memory_for_the_processes_of_the_engine(subject, state, monkeypatch, gpu
     ("now", "newest", "says", "messages"),
     [
         (2e9, 1.9e9, "NTP=yes\nNTPSynchronized=yes", []),
+        (2e9, None, "NTP=yes\nNTPSynchronized=yes", []),  # neither file is there
         (2e9, 2e9 + 60, "NTP=no\nNTPSynchronized=no", []),
         (2e9, 2e9 + 61, "", ["the clock is behind the host's own files: 2033-05-18 03:33 -> set it, and turn NTP on"]),
         (1.6e9, 0, "", ["the clock is behind the host's own files: 2020-09-13 12:26 -> set it, and turn NTP on"]),
@@ -183,7 +184,7 @@ def test_memory_for_the_processes_of_the_engine(subject, state, monkeypatch, gpu
 )
 def test_the_clock(subject, monkeypatch, now, newest, says, messages):
     monkeypatch.setattr(resources.time, "time", lambda: now)
-    monkeypatch.setattr(resources.os.path, "exists", lambda path: True)
+    monkeypatch.setattr(resources.os.path, "exists", lambda path: newest is not None)
     found = subject()
     monkeypatch.setattr(resources.os, "stat", lambda path: types.SimpleNamespace(st_mtime=newest))
     monkeypatch.setattr(commands, "run", lambda argv, **options: types.SimpleNamespace(stdout=says))
