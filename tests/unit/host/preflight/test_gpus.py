@@ -52,12 +52,12 @@ def test_who_holds_a_claimed_gpu_is_named_with_unit_and_memory(clients):
     (found,) = clients((13, 1, 4000), used=4000)[:1]
     assert said([found]) == [
         ("fatal", "GPU 1 is held by pid 13 (x) with 4000 MiB",
-         "stop it (systemctl stop other.service), or claim other GPUs")
+         "claim other GPUs, or stop it for good (systemctl disable --now other.service)")
     ]
     assert found["evidence"] == {"pid": 13, "unit": "other.service", "gpu": 1, "mib": 4000}
     for pid in (14, 15):
         assert said(clients((pid, 0, 9), used=9)) == [
-            ("fatal", f"GPU 0 is held by pid {pid} (x) with 9 MiB", "end that process, or claim other GPUs")
+            ("fatal", f"GPU 0 is held by pid {pid} (x) with 9 MiB", "claim other GPUs, or end that process")
         ]
 
 

@@ -18,7 +18,7 @@ from tests.unit.host.preflight.conftest import drop_in, said
         ({"LoadState": "loaded"}, True, "", ""),
         ({"LoadState": "masked"}, None, "tiny.service is masked", "systemctl unmask tiny.service"),
         ({"UnitFileState": "masked-runtime"}, None, "tiny.service is masked", "systemctl unmask tiny.service"),
-        ({"LoadState": "loaded"}, False, "was not written by servewright", "stop and remove that unit first"),
+        ({"LoadState": "loaded"}, False, "was not written by servewright", "a name that no unit has"),
         ({"LoadState": "loaded", "FragmentPath": "/usr/lib/x"}, None, "exists at /usr/lib/x", "another name"),
     ],
 )
