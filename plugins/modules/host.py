@@ -18,7 +18,21 @@ options:
     description: What to do.
     type: str
     required: true
-    choices: [deploy, preflight, rollback, follow, verify, status, history, logs, proof, drift, bench, records, measure]
+    choices:
+      - deploy
+      - preflight
+      - rollback
+      - follow
+      - verify
+      - watch
+      - status
+      - history
+      - logs
+      - proof
+      - drift
+      - bench
+      - records
+      - measure
   services:
     description: Names of services. Empty means all that are known on the host.
     type: list
@@ -162,6 +176,7 @@ def main():
                     "rollback",
                     "follow",
                     "verify",
+                    "watch",
                     "status",
                     "history",
                     "logs",

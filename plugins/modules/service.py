@@ -33,6 +33,7 @@ options:
       - plan
       - deploy
       - verify
+      - watch
       - status
       - history
       - rollback

@@ -164,7 +164,7 @@ def test_a_run_in_ci_can_fail_on_drift(fleet, tmp_path):
 
 def test_a_timer_on_the_host_tells_of_drift(fleet):
     host = fleet.host
-    fleet.settings = {"drift_timer": {"schedule": "once a day", "metrics_folder": METRICS}}
+    fleet.settings = {"metrics_folder": METRICS, "drift_timer": {"schedule": "once a day"}}
     fleet.write()
     refused = fleet.call("deploy")
     assert (refused.code, "systemd takes 'once a day' for no time" in refused.text) == (3, True), refused.text

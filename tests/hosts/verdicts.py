@@ -177,7 +177,7 @@ SCENARIOS = {
         verify={"quality": False, "request_timeout": 30}, says="declared",
     ),
     "truncated": Scenario(
-        "answers break off half way", ROLL_BACK, lambda draw: {"SIM_TRUNCATE_STREAM": 1}, says="gate answers failed"
+        "answers break off half way", ROLL_BACK, lambda draw: {"SIM_TRUNCATE_STREAM": 1}, says="gate ready failed"
     ),
     "short_stream": Scenario(
         "streams break off half way, with [DONE]", ROLL_BACK, lambda draw: {"SIM_SHORT_STREAM": 1},

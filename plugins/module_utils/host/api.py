@@ -11,6 +11,7 @@ from . import (
     fingerprint,
     gates,
     journal,
+    launch,
     library,
     lock,
     paths,
@@ -34,6 +35,8 @@ from .performance import baselines
 from .performance import bench as performance_bench
 from .preflight import command_line
 from .results import VERDICTS, of_transaction, result, seconds
+from .watch import judge
+from .watch import run as watching
 
 
 def _reported(command):
@@ -157,16 +160,7 @@ def _start(item, requester, reason, notes):
     if number is None:
         number = releases.stage(release, item["secrets"])
     facts = {"displaces": item["displaces"], "restart": restarts(item["result"]["changes"]), "notes": notes}
-    return _launched(service, number, "deploy", requester, reason, **facts)
-
-
-def _launched(service, number, command, requester, reason, **facts):
-    pointer = releases.committed(service)
-    previous = pointer["release"] if pointer else None
-    origin = {"command": command, "requester": requester, "reason": reason}
-    transaction_number = transaction.begin(service, release=number, previous=previous, **origin, **facts)
-    transaction.launch(service, transaction_number)
-    return {"verdict": "running", "transaction": transaction_number, "release": number, "previous": previous}
+    return launch.launch(service, number, "deploy", requester, reason, **facts)
 
 
 @_reported
@@ -195,7 +189,7 @@ def rollback(service, to, requester="", reason="", lock_wait=0.0):
         library.install()
         users.ensure(release["user"])
         facts = {"displaces": stops, "restart": restarts(changes), "notes": notes}
-        launched = _launched(service, number, "rollback", requester, reason, **facts)
+        launched = launch.launch(service, number, "rollback", requester, reason, **facts)
         return result(service, changes=changes, checks=looked, **launched)
 
 
@@ -271,6 +265,30 @@ def verify(service):
     )
 
 
+@_reported
+def watch(service):
+    """A light look at the committed release: what the timer of the watch would find now. Nothing is kept of it."""
+    pointer = releases.committed(service)
+    if pointer is None:
+        return result(service, "error", message=f"{service} has no committed release")
+    begin = time.monotonic()
+    found, known, declared = watching.once(service)
+    return result(
+        service,
+        {judge.HEALTHY: "ok", judge.BUSY: "ok", judge.HELD: "busy"}.get(known["verdict"], "failed"),
+        release=pointer["release"],
+        message="; ".join(filter(None, (known["message"], known["note"]))),
+        gates=found["gates"],
+        watch={
+            "verdict": known["verdict"],
+            "since": journal.at(known["since"]),
+            "failures": known["failures"],
+            "declared": declared,
+        },
+        seconds=round(time.monotonic() - begin, 3),
+    )
+
+
 def drift(services, repair=False, allow_restart=False, requester="", reason="", lock_wait=0.0):
     """Compare services with their committed releases; with `repair` mend what can be mended.
 
@@ -301,19 +319,9 @@ def _restarted(looked, requester, reason, notes):
         if started:
             found.update(verdict="pending")
             continue
-        number = found["release"]
         try:
-            transaction.finish_interrupted([found["service"]])
-            release = releases.load(found["service"], number)
-            found["checks"] = checks.checks(release)
-            messages = checks.refused(found["checks"])
-            if messages:
-                found.update(verdict="refused", message="; ".join(messages))
-                continue
-            library.install()
-            facts = {"displaces": [], "restart": True, "notes": notes}
-            found.update(_launched(found["service"], number, "repair", requester, reason, **facts))
-            started = True
+            found.update(launch.restart(found["service"], found["release"], "repair", requester, reason, notes))
+            started = found["verdict"] == "running"
         except HostError as error:
             found.update(verdict="busy" if isinstance(error, BusyError) else "error", message=str(error))
     return looked

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-from . import difference, files, paths, releases, systemd, truth
+from . import difference, files, paths, releases, systemd, timers, truth
 from .results import result
+from .watch import timer
 
 _SECRET = re.compile("key|token|password|secret", re.IGNORECASE)  # in the name of a flag that somebody gave by hand
 
@@ -33,7 +34,7 @@ def assess(release, secrets):
         # What the release that the process was started from does not explain, somebody did by hand.
         by_hand = {change["field"] for change in running(releases.load(service, pointer["started"]), state)}
         changes += [change for change in running(release, state) if change["field"] in by_hand]
-        changes += _unit(service, number, state)
+        changes += _unit(service, number, state) + _watch(releases.load(service, number))
     verdict = "changes" if changes else "unchanged"
     found = result(service, verdict, changes=changes, release=number, previous=number)
     return {"release": release, "secrets": text, "displaces": displaces, "result": found}
@@ -103,6 +104,13 @@ def _unit(service, number, state):
     if state["NeedDaemonReload"] == "yes":
         found.append(("unit loaded", "stale", "as on disk"))
     return [{"field": f, "old": old, "new": new, "consequence": difference.RELOAD} for f, old, new in found]
+
+
+def _watch(release):
+    """How the timer of the watch differs from the committed release, as changes."""
+    found = "; ".join(timers.differing(timer.units(release)))
+    change = {"field": "watch timer", "old": found, "new": "as released", "consequence": difference.NONE}
+    return [change] if found else []
 
 
 def _changed(old, new):

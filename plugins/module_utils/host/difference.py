@@ -70,8 +70,9 @@ def between(old, new, secrets_changed=()):
     )
     found += mapping("verify.", old["verify"], new["verify"], lambda name: NONE)
     found += mapping("keep.", old["keep"], new["keep"], lambda name: NONE)
-    # Releases of earlier versions have no windows.
+    # Releases of earlier versions have no windows and no watch.
     found += _pair("maintenance", old.get("maintenance", []), new.get("maintenance", []), NONE)
+    found += mapping("watch.", old.get("watch") or {}, new.get("watch") or {}, lambda name: NONE)
     found += mapping("expected.", old["expected"], new["expected"], lambda name: NONE)
     return found
 

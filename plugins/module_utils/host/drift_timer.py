@@ -2,50 +2,25 @@
 
 from __future__ import annotations
 
-from . import difference, files, library, paths, systemd
+from . import difference, timers
 from .commands import run
 from .errors import HostError
 
-SERVICE, TIMER = "servewright-drift.service", "servewright-drift.timer"
 
-
-def units(timer):
-    """Text of the units of a declared timer ({"schedule", "metrics_folder"}), by name; None stands for no timer."""
-    if timer is None:
-        return {SERVICE: None, TIMER: None}
-    metrics = " --metrics-folder " + timer["metrics_folder"] if timer["metrics_folder"] else ""
-    service = f"""# Written by servewright.
-[Unit]
-Description=Look for drift of servewright services
-
-[Service]
-Type=oneshot
-ExecStart={paths.PYTHON} -I {paths.HOST_PYZ} drift{metrics}
-SyslogIdentifier=servewright
-# Whatever serves goes first.
-Nice=19
-IOSchedulingClass=idle
-"""
-    return {
-        SERVICE: service,
-        TIMER: f"""# Written by servewright.
-[Unit]
-Description=Look for drift of servewright services
-
-[Timer]
-OnCalendar={timer["schedule"]}
-Persistent=true
-
-[Install]
-WantedBy=timers.target
-""",
-    }
+def units(host):
+    """Units of the timer that a host declares, by name."""
+    timer, folder = host["drift_timer"], host["metrics_folder"]
+    return timers.units(
+        "servewright-drift",
+        "Look for drift of servewright services",
+        "drift" + (f" --metrics-folder {folder}" if folder else ""),
+        timer and f"OnCalendar={timer['schedule']}\nPersistent=true",
+    )
 
 
 def changes(host):
     """How the timer on disk differs from the declared one, as changes. Raises HostError on a bad schedule."""
-    timer = host["drift_timer"]
-    differing = {name for name, text in units(timer).items() if _on_disk(name) != text}
+    timer, differing = host["drift_timer"], timers.differing(units(host))
     if not differing:
         return []
     if timer is not None:
@@ -56,29 +31,11 @@ def changes(host):
                     timer["schedule"], (done.stderr or done.stdout).strip()
                 )
             )
-    old = "other" if _on_disk(TIMER) else None
+    old = None if all(text.endswith("(missing)") for text in differing) else "; ".join(differing)
     new = timer and timer["schedule"]
     return [{"field": "host drift_timer", "old": old, "new": new, "consequence": difference.NONE}]
 
 
 def apply(host):
     """Bring the timer to what is declared."""
-    timer = host["drift_timer"]
-    if timer is None:
-        run(["systemctl", "disable", "--now", "--quiet", TIMER], check=False)
-    else:
-        library.install()
-    for name, text in units(timer).items():
-        if text is None:
-            files.remove(f"{paths.UNITS}/{name}")
-        else:
-            files.write(f"{paths.UNITS}/{name}", text)
-    systemd.daemon_reload()
-    if timer is not None:
-        run(["systemctl", "enable", "--quiet", TIMER], timeout=120)
-        run(["systemctl", "restart", TIMER])
-
-
-def _on_disk(name):
-    data = files.read_bytes(f"{paths.UNITS}/{name}")
-    return None if data is None else data.decode("utf-8", "replace")
+    timers.apply(units(host))

@@ -6,6 +6,7 @@ import datetime
 import errno
 import json
 import os
+import time
 
 from . import files, paths
 from .errors import DamagedError, HostError
@@ -15,7 +16,12 @@ FINAL = ("committed", "restored", "rollback_failed", "measured", "not_measured")
 
 def now():
     """Time in UTC, ISO 8601 with milliseconds."""
-    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds")
+    return at(time.time())
+
+
+def at(moment):
+    """The same, of a time in seconds since the epoch."""
+    return datetime.datetime.fromtimestamp(moment, datetime.timezone.utc).isoformat(timespec="milliseconds")
 
 
 class Journal:

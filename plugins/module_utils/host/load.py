@@ -11,6 +11,14 @@ from .http import HttpError
 PAUSE_SECONDS = 1.0  # between a failure and the next try; a server that works moves its counters in it or in the try
 
 
+class WorkingError(HttpError):
+    """No answer, or one that says that the server is busy. `moved`: it processed tokens meanwhile."""
+
+    def __init__(self, message, status, moved):
+        super().__init__(message, status)
+        self.moved = moved
+
+
 class Load:
     """`running` and `queued` requests, `tokens` (prompt and generated, since the start), `cache` (fraction in use).
 
@@ -85,7 +93,7 @@ def patiently(release, http, call, check=lambda: None):
             last = last or read(release, http)
             time.sleep(PAUSE_SECONDS)
             now = read(release, http)
-            busy = error.status in (429, 503) or last.moved(now)
+            busy = _busy(error, last, now)
             failures, last = 0 if busy else failures + 1, now
             if failures >= verify["attempts"]:
                 raise _repeated(error, failures) from None
@@ -93,6 +101,27 @@ def patiently(release, http, call, check=lambda: None):
                 raise HttpError(
                     "{} (and so for {:g} s: verify.busy_timeout)".format(error, verify["busy_timeout"]), error.status
                 ) from None
+
+
+def once(release, http, call):
+    """What `call` gives. Raises WorkingError when the server works for others or says so, HttpError otherwise."""
+    before = read(release, http)
+    try:
+        return call()
+    except HttpError as error:
+        now = read(release, http)
+        if not _busy(error, before, now):
+            raise
+        words = ""
+        if before.moved(now):
+            words = f" ({now.tokens - before.tokens:.0f} tokens were processed meanwhile; "
+            words += f"{now.running or 0:.0f} requests run, {now.queued or 0:.0f} wait)"
+        raise WorkingError(f"{error}{words}", error.status, before.moved(now)) from None
+
+
+def _busy(error, before, now):
+    """True for a failure of a server that is at work: it says so, or processed tokens between two looks at it."""
+    return error.status in (429, 503) or before.moved(now)
 
 
 def _repeated(error, failures):

@@ -98,6 +98,14 @@ def drift(arguments):
     return 0
 
 
+def watch(arguments):
+    from .watch import run
+
+    for line in run.run(arguments.service):
+        print(line, flush=True)
+    return 0
+
+
 def parser():
     top = argparse.ArgumentParser(prog="host.pyz", description="servewright's library on this host")
     commands = top.add_subparsers(dest="command", required=True)
@@ -118,6 +126,7 @@ def parser():
     command("measure", measure, service=str, transaction=int)
     command("recover", recover, service=str)
     command("recover-all", recover_all)
+    command("watch", watch, service=str)
     command("drift", drift).add_argument("--metrics-folder", default="")
     return top
 

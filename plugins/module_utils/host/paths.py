@@ -57,6 +57,11 @@ def lock(service):
     return os.path.join(RUN, service + ".lock")
 
 
+def watch(service):
+    """What the watch knows of a service."""
+    return os.path.join(RUN, service + ".watch")
+
+
 def nccl_log(service):
     """The file that turns NCCL's log on for the start a transaction makes; the unit reads it when it is there."""
     return os.path.join(RUN, service + ".nccl")

@@ -27,6 +27,7 @@ _PROPERTIES = (
     "NeedDaemonReload",
     "ControlGroup",
     "ActiveEnterTimestamp",
+    "ActiveEnterTimestampMonotonic",
     "User",
 )
 _CGROUP_ROOTS = ("/sys/fs/cgroup/systemd", "/sys/fs/cgroup", "/sys/fs/cgroup/unified")
@@ -38,10 +39,10 @@ def present():
 
 
 def show(unit):
-    """State of a unit as systemd has it: a mapping of property to text (MainPID and NRestarts as numbers)."""
+    """State of a unit as systemd has it: a mapping of property to text (counts and codes as numbers)."""
     out = run(["systemctl", "show", unit, "--no-pager", "-p", ",".join(_PROPERTIES)]).stdout
     state = dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
-    for name in ("MainPID", "NRestarts", "ExecMainStatus", "ExecMainCode"):
+    for name in ("MainPID", "NRestarts", "ExecMainStatus", "ExecMainCode", "ActiveEnterTimestampMonotonic"):
         state[name] = int(state.get(name) or 0)
     return state
 

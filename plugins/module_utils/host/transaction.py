@@ -18,6 +18,7 @@ from .journal import Journal, latest
 from .nccl import proof
 from .performance import baselines
 from .proc import describe
+from .watch import timer
 
 MARGIN_SECONDS = 30  # what systemctl may take beyond the unit's own timeouts
 LOADING_GRACE_SECONDS = 3  # from SIGTERM to SIGKILL for a release that has not served yet
@@ -71,7 +72,7 @@ def transact(service, number):
         returning = facts["command"] == "rollback" or facts["release"] == facts["previous"]
         _verify(journal, release, facts["release"], returning)
         _commit(journal, release, facts["release"], started)
-        _record(release, facts["release"], facts["restart"])
+        _adopt(release, facts["release"], facts["restart"])
     except (StepError, HostError) as error:
         roll_back(journal, facts, error)
         return
@@ -221,7 +222,7 @@ def roll_back(journal, facts, error):
             ready.wait(release, previous)  # after a power failure it is the boot that started it, a moment ago
         _verify(journal, release, previous)
         _commit(journal, release, previous, started)
-        _record(release, previous, loaded is not None)
+        _adopt(release, previous, loaded is not None)
         bring_back(journal, facts["displaces"])
         finish(journal, "restored", release=previous, load_seconds=loaded)
     except (StepError, HostError) as second:
@@ -282,13 +283,19 @@ def _remove(service, served):
     systemd.daemon_reload()
 
 
-def _record(release, number, restarted):
-    """Record what the release was committed in. Without it drift has less to compare, but the verdict stands."""
+def _adopt(release, number, restarted):
+    """Do for a committed release what its verdict does not depend on: record what it was committed in, for drift to
+    compare, and have it watched.
+    """
     try:
         surroundings.record(release, number, restarted)
     except (HostError, OSError) as error:
         print(f"{release['service']}: drift will not know this host as it was: {error}", flush=True)
         files.remove(surroundings.path(release["service"]))
+    try:
+        timer.adopt(release)
+    except (HostError, OSError) as error:
+        print(f"{release['service']}: it may not be watched as declared: {error}", flush=True)
 
 
 def finish(journal, step, **facts):
@@ -334,7 +341,7 @@ def recover(service):
         and pointer["release"] == steps[0]["release"]
         and any(step["step"] == "verified" and not gates.first_failed(step["gates"]) for step in steps)
     ):
-        _record(releases.load(service, pointer["release"]), pointer["release"], steps[0]["restart"])
+        _adopt(releases.load(service, pointer["release"]), pointer["release"], steps[0]["restart"])
         finish(journal, "committed", release=pointer["release"])
         return True
     roll_back(journal, steps[0], HostError("the transaction was interrupted after '{}'".format(steps[-1]["step"])))

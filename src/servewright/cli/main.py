@@ -23,6 +23,7 @@ COMMANDS = (
     "logs",
     "follow",
     "drift",
+    "watch",
     "bench",
     "compare",
     "doctor",

@@ -123,6 +123,8 @@ def render(service: Service, nccl: dict[str, str], templates: Path, host: Host |
         "limits": limits.model_dump(),
         "verify": service.verify.model_dump(),
         "keep": service.keep.model_dump(),
+        "watch": service.watch
+        and {**service.watch.model_dump(), "metrics_folder": host.metrics_folder if host else None},
         "maintenance": list(service.maintenance),
         "expected": engine.expected(service),
         "endpoints": {name: list(paths) for name, paths in engine.endpoints.items()},

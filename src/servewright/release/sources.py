@@ -13,7 +13,7 @@ from servewright.spec import nccl
 from servewright.spec.host import Host
 from servewright.spec.problems import Path, Positions
 from servewright.spec.service import Service
-from servewright.spec.validate import SERVICES_VARIABLE
+from servewright.spec.validate import HOST_VARIABLE, SERVICES_VARIABLE
 
 Source = dict[str, Any]
 """`origin` in words ("" for a plain line of the inventory), `file` ("" where there is none) and `line`."""
@@ -83,9 +83,11 @@ class _Sources:
         if kind == "unit" and "." in name and not name.startswith("file "):
             return self._at(_UNIT[name]) if name in _UNIT else _words(OURS)
         group, _, name = field.partition(".")
+        if field == "watch.metrics_folder":
+            return self._place((HOST_VARIABLE, name)) or _words(DEFAULT)
         if group == "environment":
             return self._environment(name, new)
-        if group in ("model", "verify", "keep", "maintenance"):
+        if group in ("model", "verify", "keep", "watch", "maintenance"):
             return self._at((group, *name.split(".")) if name else (group,))
         if group == "expected":
             return self._at(("options", name))

@@ -1,4 +1,4 @@
-"""Tables for status and history."""
+"""Tables for status, watch and history."""
 
 from __future__ import annotations
 
@@ -39,6 +39,40 @@ def _status_row(host: str, service: dict[str, Any], state: dict[str, Any]) -> li
         (words, _STATE_STYLE.get(active, "bad")),
         *((_cell(value), "") for value in (service.get("release"), state.get("restarts"), state.get("transaction"))),
         (re.sub(r"^[A-Z][a-z]{2} (?=\d{4}-)", "", _cell(state.get("since"))), ""),  # systemd begins with the weekday
+    ]
+
+
+_WATCH_STYLE = {"healthy": "good", "failing": "bad", "dead": "bad"}
+
+
+def watch(result: RunResult, width: int | None) -> list[Line]:
+    """One row a service; what there is to say of it follows below."""
+    rows: list[list[Part]] = []
+    notes: list[Line] = []
+    for host, service in _services(result):
+        found = service.get("watch")
+        if isinstance(found, dict):
+            rows.append(_watch_row(host, service, found))
+        if service.get("message") or not isinstance(found, dict):
+            text = f"{host} {service.get('service')}: {service.get('message') or service.get('verdict')}"
+            notes += labelled("note", text, width, "change")
+    head = ("HOST", "SERVICE", "VERDICT", "FAILURES", "SINCE", "TIMER")
+    return [*(table(head, rows) if rows else []), *notes]
+
+
+def _watch_row(host: str, service: dict[str, Any], found: dict[str, Any]) -> list[Part]:
+    verdict, declared = str(found.get("verdict")), found.get("declared")
+    timer = "none"
+    if declared:
+        then = "restarts it" if declared["restart"] else "only tells"
+        timer = f"every {declared['every']:g} s; dead after {declared['failures']} in a row, then {then}"
+    return [
+        (host, "strong"),
+        (str(service.get("service")), "strong"),
+        (verdict, _WATCH_STYLE.get(verdict, "change")),
+        (_cell(found.get("failures")), ""),
+        (_local_time(found.get("since")), ""),
+        (timer, ""),
     ]
 
 

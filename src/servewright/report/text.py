@@ -145,5 +145,11 @@ def _unit(service: dict[str, Any]) -> list[Any]:
 
 
 _COUNTED = ("validate", "preflight", "plan", "deploy", "verify", "rollback", "follow", "drift")
-_TABLES = {"status": tables.status, "history": tables.history, "proof": proof.proof, "bench": _bench}
+_TABLES = {
+    "status": tables.status,
+    "history": tables.history,
+    "watch": tables.watch,
+    "proof": proof.proof,
+    "bench": _bench,
+}
 _VERBATIM: dict[str, Callable[[dict[str, Any]], list[Any]]] = {"logs": _log, "render": _unit}

@@ -15,9 +15,6 @@ class DriftTimer(Strict):
     schedule: Annotated[str, Field(pattern=r"^[A-Za-z0-9*:/.,~ -]+$")] = Field(
         description="When, as systemd's OnCalendar= takes it, for instance 'hourly'."
     )
-    metrics_folder: AbsolutePath | None = Field(
-        None, description="Folder that node_exporter's textfile collector reads, for metrics of what was found."
-    )
 
 
 class Host(Strict):
@@ -29,4 +26,9 @@ class Host(Strict):
         None, description="CUDA compute capability, for instance '12.0'."
     )
     interconnect: Literal["pcie", "nvlink"] | None = Field(None, description="How the GPUs are linked.")
+    metrics_folder: AbsolutePath | None = Field(
+        None,
+        description="Folder that node_exporter's textfile collector reads, for metrics of the drift timer and of the "
+        "watch; without it they write none.",
+    )
     drift_timer: DriftTimer | None = Field(None, description="A timer that looks for drift; without it there is none.")

@@ -31,7 +31,7 @@ def check(
     found: list[Problem] = []
     for index, service in services.items():
         path: Path = ("servewright_services", index)
-        for rule in (_gpus, _flags, _environment, _timings, _shared_memory, _prompts, _user, _speculation):
+        for rule in (_gpus, _flags, _environment, _timings, _shared_memory, _prompts, _user, _speculation, _watch):
             found += rule(service, path)
         found += _claim(service, path, host)
         found += _attention(service, path, host)
@@ -189,6 +189,16 @@ def _prompts(service: Service, path: Path) -> Iterator[Problem]:
                 f"{prompt.expect!r} is not a regular expression: {error}",
                 prompt.expect,
             )
+
+
+def _watch(service: Service, path: Path) -> Iterator[Problem]:
+    if isinstance(service, SglangService):
+        off = "" if service.options.enable_metrics else "options.enable_metrics: false"
+    else:
+        off = "--disable-log-stats" if extra(service, "disable-log-stats") else ""
+    if service.watch is not None and off:
+        what = f"{off} takes away the counters by which the watch tells a server that is busy from one that is dead"
+        yield Problem((*path, "watch"), what, off, f"leave out {off}, or the watch")
 
 
 def _speculation(service: Service, path: Path) -> Iterator[Problem]:

@@ -166,6 +166,22 @@ class Keep(Strict):
     days: Size = Field(180, description="Days after which a release or transaction goes.")
 
 
+class Watch(Strict):
+    """A systemd timer on the host that looks, with one short request, whether the service answers."""
+
+    every: Annotated[float, Field(ge=5)] = Field(30, description="Seconds from the end of one look to the next.")
+    failures: Size = Field(
+        3,
+        description="Failures in a row that make a service dead. No answer within verify.request_timeout is one, "
+        "unless the engine's counters move meanwhile.",
+    )
+    restart: bool = Field(
+        False,
+        description="Start a dead service again, through preflight, the transaction and its gates: once an hour at "
+        "most, and only after it has answered since the last time. Without it the watch only tells.",
+    )
+
+
 class ServiceBase(Strict):
     """What services of every engine declare."""
 
@@ -207,6 +223,9 @@ class ServiceBase(Strict):
         None, description="Size of a private /dev/shm in MiB or GiB, for instance 64G; it is memory of the host."
     )
     keep: Keep = Field(default_factory=Keep, description="What stays on the host of earlier releases.")
+    watch: Watch | None = Field(
+        None, description="Look again and again whether the service answers; without it nobody does after a deploy."
+    )
     maintenance: list[Window] = Field(
         default_factory=list,
         description="Times on the host's clock at which `drift --repair` may restart the service, "

@@ -14,7 +14,7 @@ from servewright.cli.options import Common
 from servewright.driver.results import HostResult, RunResult
 
 COMMANDS = ["validate", "render", "preflight", "plan", "deploy", "verify", "status", "history", "rollback", "logs"]
-COMMANDS += ["follow"]
+COMMANDS += ["follow", "watch"]
 
 
 def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from ansible_collections.servewright.llm.plugins.module_utils.host import drift, drop_ins, files, releases
 from ansible_collections.servewright.llm.plugins.module_utils.host.drift import finding, metrics, window
+from ansible_collections.servewright.llm.plugins.module_utils.host.metrics import text
 from ansible_collections.servewright.llm.plugins.module_utils.host.surroundings import (
     control_group,
     engine,
@@ -206,7 +207,7 @@ def test_metrics_count_what_was_looked_at():
         {"service": "b", "verdict": "ok", "findings": [], "message": ""},
         {"service": "c", "verdict": "busy", "findings": [], "message": "a deploy"},
     ]
-    assert metrics.text(results, 1700000000.4, 0.25) == (
+    assert text(metrics.rows(results, 1700000000.4, 0.25)) == (
         "# HELP servewright_drift_findings Findings of the last look for drift.\n"
         "# TYPE servewright_drift_findings gauge\n"
         'servewright_drift_findings{service="a"} 1\n'

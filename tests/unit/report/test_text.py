@@ -215,6 +215,21 @@ def test_status_is_one_table() -> None:
     assert "gpu2 embedding: was interrupted" in lines[3]
 
 
+def test_a_watch_shows_what_the_timer_knows_and_does() -> None:
+    declared = {"every": 30.0, "failures": 3, "restart": True}
+    watch = {"verdict": "busy", "since": "2026-11-30T09:00:00+00:00", "failures": 0, "declared": declared}
+    kimi = {"service": "kimi", "verdict": "ok", "message": "no answer within 60 s", "watch": watch}
+    small = {"service": "small", "verdict": "ok", "watch": {**watch, "verdict": "healthy", "declared": None}}
+    new = {"service": "new", "verdict": "error", "message": "no release"}
+    lines = shown(of("watch", kimi, small, new)).splitlines()
+
+    assert lines[1].split()[:4] == ["gpu1", "kimi", "busy", "0"]
+    assert lines[1].endswith("every 30 s; dead after 3 in a row, then restarts it")
+    assert (lines[2].split()[2], lines[2].split()[-1]) == ("healthy", "none")
+    assert "gpu1 kimi: no answer within 60 s" in lines[3]
+    assert "gpu1 new: no release" in lines[4]
+
+
 def test_history_says_who_when_and_why(monkeypatch: pytest.MonkeyPatch) -> None:
     entry = {
         "release": 8,
@@ -241,7 +256,7 @@ def test_logs_and_units_can_be_saved_as_they_are() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["validate", "render", "plan", "deploy", "verify", "status", "history", "rollback", "logs"]
+    "command", ["validate", "render", "plan", "deploy", "verify", "watch", "status", "history", "rollback", "logs"]
 )
 def test_missing_keys_are_no_error(command: str) -> None:
     for service in (

@@ -83,6 +83,15 @@ CASES = [
         service(verify={"prompts": [{"prompt": "a", "expect": "("}]}),
         "prompts[0].expect: '(' is not a regular expression",
     ),
+    (service(watch={"every": 1}), "[0].watch.every: 1 should be greater than or equal to 5"),
+    (
+        service(watch={}, options={"enable_metrics": False}),
+        "[0].watch: options.enable_metrics: false takes away the counters",
+    ),
+    (
+        service(watch={}, engine="vllm", extra_args={"disable_log_stats": True}),
+        "[0].watch: --disable-log-stats takes away the counters",
+    ),
     (service(user="root"), "[0].user: an engine must not run as root"),
     (service(secrets={"A": {}}), "exactly one of 'variable', 'env' and 'file' must be given"),
     ("tiny", "[0]: must be a mapping, not text"),

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-
-from .. import files
+from .. import metrics
 
 FILE = "servewright_drift.prom"
 _METRICS = (
@@ -16,12 +14,12 @@ _METRICS = (
 
 
 def write(folder, results, time, seconds):
-    """Replace the metrics file in a folder. Raises HostError."""
-    files.write(os.path.join(folder, FILE), text(results, time, seconds))
+    """Replace the metrics file in a folder. `time` is in seconds since the epoch. Raises HostError."""
+    metrics.write(folder, FILE, rows(results, time, seconds))
 
 
-def text(results, time, seconds):
-    """Metrics in the text format of Prometheus. `time` is in seconds since the epoch."""
+def rows(results, time, seconds):
+    """The metrics, as metrics.text() takes them."""
     counts, each = [], []
     for result in results:
         if result["verdict"] not in ("ok", "drift"):
@@ -34,10 +32,8 @@ def text(results, time, seconds):
             )
             for one in result["findings"]
         ]
-    lines = []
-    for (name, words), samples in zip(_METRICS, (counts, each, [f" {time:.0f}"], [f" {seconds:.3f}"])):
-        lines += [f"# HELP {name} {words}", f"# TYPE {name} gauge", *(name + sample for sample in samples)]
-    return "\n".join(lines) + "\n"
+    samples = (counts, each, [f" {time:.0f}"], [f" {seconds:.3f}"])
+    return [(*described, found) for described, found in zip(_METRICS, samples)]
 
 
 def lines(results):

@@ -6,7 +6,8 @@ import os
 import stat
 import zipfile
 
-from .. import files, library, paths, releases, systemd
+from .. import files, library, paths, releases, systemd, timers
+from ..watch import timer
 from .finding import UNDO, finding
 
 
@@ -57,6 +58,17 @@ def find(subject):
             UNDO,
         )
 
+    differing = timers.differing(timer.units(subject.release))
+    if differing:
+        yield finding(
+            "watch.timer",
+            "the timer that looks whether it answers is not as released: {}".format(", ".join(differing)),
+            differing,
+            "nobody may see when the service no longer answers",
+            "write its units again, and start it",
+            UNDO,
+        )
+
 
 def _unit(subject):
     return releases.unit_text(subject.release, subject.number)
@@ -72,6 +84,10 @@ def restore_permissions(subject):
     os.chmod(path, 0o600)
 
 
+def restore_timer(subject):
+    timers.apply(timer.units(subject.release))
+
+
 def install(subject):
     library.install()
     systemd.enable(paths.RECOVER_UNIT)
@@ -83,4 +99,5 @@ UNDO_BY_ID = {
     "release.permissions": restore_permissions,
     "host.library": install,
     "host.recovery": install,
+    "watch.timer": restore_timer,
 }

@@ -6,6 +6,7 @@ import time
 
 from ..errors import HostError
 from ..http import HttpError
+from ..load import WorkingError
 from . import (
     answers,
     bad_request,
@@ -19,7 +20,7 @@ from . import (
     speculation,
     stable,
 )
-from .run import FAILED, SKIPPED, Run
+from .run import BUSY, FAILED, SKIPPED, Run
 
 # In the order they run: what a later one would only repeat comes first.
 GATES = (
@@ -36,17 +37,22 @@ GATES = (
     ("speculation", speculation.gate),
 )
 
+LIGHT = ("ready",)  # what costs so little that it can be asked of a serving release again and again
 
-def all_gates(release, number, note=lambda gate: None, forced=False, returning=False):
+
+def all_gates(release, number, note=lambda gate: None, forced=False, returning=False, light=False):
     """Run the gates in order and give their results; after a failure the ones that would only repeat it are skipped.
 
     `forced` tells that something was ended by SIGKILL before this start, `returning` that the release was committed
-    before and is gone back to.
+    before and is gone back to. `light` are the gates of LIGHT alone: each asks once, and a server that works for others
+    gets the verdict `busy`.
     A result is {"id", "verdict", "message", "evidence", "seconds"}.
     """
-    run = Run(release, number, forced, returning)
+    run = Run(release, number, forced, returning, light)
     results, failed = [], False
     for name, gate in GATES:
+        if light and name not in LIGHT:
+            continue
         begin = time.monotonic()
         if failed:
             verdict, message, evidence = SKIPPED, "an earlier gate failed", {}
@@ -68,6 +74,8 @@ def all_gates(release, number, note=lambda gate: None, forced=False, returning=F
 def _answer(gate, run):
     try:
         verdict, message, evidence = gate(run)
+    except WorkingError as error:
+        verdict, message, evidence = BUSY, str(error), {"moved": error.moved}
     except (HttpError, HostError) as error:
         verdict, message, evidence = FAILED, str(error), {}
     ended = run.restarted()

@@ -8,22 +8,23 @@ from .. import completions, load, proc, ready, systemd
 from ..errors import HostError
 from ..paths import unit_name
 
-PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
+PASSED, FAILED, SKIPPED, BUSY = "passed", "failed", "skipped", "busy"
 
 
 class Run:
     """What the gates of one release share: the release, its number, its unit's state when it became ready.
 
     `forced` tells that something was ended by SIGKILL before this start, `returning` that the release was committed
-    before and is gone back to. What one gate learns for a later one: `context` (tokens, None: not known) and
-    `reference` (answers by prompt).
+    before and is gone back to, `light` that requests are made once and not waited for. What one gate learns for a later
+    one: `context` (tokens, None: not known) and `reference` (answers by prompt).
     """
 
-    def __init__(self, release, number, forced=False, returning=False):
+    def __init__(self, release, number, forced=False, returning=False, light=False):
         self.release = release
         self.number = number
         self.forced = forced
         self.returning = returning
+        self.light = light
         self.unit = unit_name(release["service"])
         self.state = systemd.show(self.unit)
         self.since = time.monotonic()
@@ -42,12 +43,13 @@ class Run:
     def patiently(self, kind, prompt, max_tokens, **options):
         """The same, by one of the functions of completions."""
         timeout = self.verify["request_timeout"]
-        return load.patiently(
-            self.release,
-            self.http,
-            lambda: kind(self.release, self.http, prompt, max_tokens, timeout, **options),
-            self.same_process,
-        )
+
+        def call():
+            return kind(self.release, self.http, prompt, max_tokens, timeout, **options)
+
+        if self.light:
+            return load.once(self.release, self.http, call)
+        return load.patiently(self.release, self.http, call, self.same_process)
 
     def get(self, paths):
         """JSON of the first of some paths that the server has, from a server that may be busy."""
