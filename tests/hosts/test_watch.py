@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import time
 from xml.etree import ElementTree
@@ -13,6 +14,7 @@ import yaml
 from tests.hosts.commands import BIN, Library, invocation, servewright, service
 
 METRICS = "/var/lib/node_exporter/textfile_collector"
+URL, JSON = "http://127.0.0.1:30000", {"Content-Type": "application/json"}
 TIMER = "servewright-watch-kimi.timer"
 WATCH = {"every": 3600, "failures": 2}  # the tests begin each look by themselves
 VERIFY = {
@@ -70,7 +72,8 @@ class Watched:
         return self.library.call("history", "kimi")["history"][0]
 
     def get(self, path):
-        return self.host.run(f"curl -s -o /dev/null -w '%{{http_code}}' http://127.0.0.1:30000{path}").stdout
+        ask = f"import urllib.request as u; print(u.urlopen({URL + path!r}, timeout=9).status)"
+        return self.host.run(f"python3 -c {shlex.quote(ask)}").stdout.strip()
 
 
 @pytest.fixture(scope="module")
@@ -155,8 +158,9 @@ def wait_healthy(watched):
 def test_a_loaded_server_is_kept_and_never_restarted(watched):
     before = invocation(watched.host)
     body = json.dumps({"model": "kimi-k2.5", "prompt": "x", "max_tokens": 6000, "ignore_eos": True, "temperature": 0})
-    post = f"curl -s -H 'Content-Type: application/json' -d '{body}' http://127.0.0.1:30000/v1/completions"
-    watched.host.run(f"systemd-run --quiet --unit load {post}")  # 24 s, and every other request waits for it
+    ask = f"import urllib.request as u; u.urlopen(u.Request({URL + '/v1/completions'!r}, {body.encode()!r}, {JSON!r}))"
+    # 24 s, and every other request waits for it.
+    watched.host.run(f"systemd-run --quiet --unit load python3 -c {shlex.quote(ask)}")
     seen = [watched.look() for _ in range(3)]
     assert seen == [(["busy"], 0)] * 3, watched.says()
     done = watched.call("watch")

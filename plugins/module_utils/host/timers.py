@@ -17,6 +17,8 @@ def units(name, description, command, when):
         f"{name}.service": f"""# Written by servewright.
 [Unit]
 Description={description}
+# Runs by hand, one after the other, are no loop.
+StartLimitIntervalSec=0
 
 [Service]
 Type=oneshot
