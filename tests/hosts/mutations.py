@@ -176,6 +176,8 @@ TABLE = (
         " > /etc/systemd/logind.conf.d/kill.conf", "host.logind", evidence="KillUserProcesses: no -> yes"),
     row("variable for every service", "systemctl set-environment NCCL_DEBUG_FILE=/tmp/log",
         "host.manager_environment", evidence="NCCL_DEBUG_FILE: new"),
+    row("timer of the watch disabled", "systemctl disable --quiet --now servewright-watch-kimi.timer", "watch.timer",
+        evidence="not enabled"),
     # The service and its claim.
     row("stopped", "systemctl stop kimi", "service.down", evidence="ActiveState=inactive", restarts=True,
         by_itself=True),

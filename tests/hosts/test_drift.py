@@ -48,6 +48,7 @@ def library(testbed, simulator):
         environment={"SIM_LOAD_SECONDS": "0.1", "SIM_LIFE_SCALE": "0.1"},
         secrets={"HF_TOKEN": {"file": "/etc/token"}},
         verify=VERIFY,
+        watch={"every": 86400},
         limits={"stop_timeout": 10, "gpu_wait": 20, "start_timeout": 60, "restart_delay": 1, "restart_burst": 100},
     )
     assert library.deploy(rendered(declared, NCCL))["verdict"] == "committed"
