@@ -109,3 +109,23 @@ def test_a_host_without_systemd(shared_host, inventory):
     assert done.code == 3, done.text
     assert "systemd is not PID 1" in done.text
     assert untouched(shared_host)
+
+
+def test_a_hand_written_unit_is_named_and_goes_on_until_it_is_stopped(shared_host, inventory):
+    path = str(inventory([shared_host], variables={"servewright_services": [service()]}))
+    engine = (
+        "/opt/servewright/engines/sglang-0.5.23/bin/python -m sglang.launch_server --model-path /opt/simulator/model"
+        " --served-model-name kimi-k2.5 --tp-size 8 --port 30000 --context-length 131072"
+    )
+    shared_host.run(f"systemd-run --quiet --unit old --setenv NCCL_PROTO=LL {engine}")
+    try:
+        shared_host.run("timeout 60 bash -c 'until : < /dev/tcp/127.0.0.1/30000; do sleep 0.2; done' 2> /dev/null")
+        done = servewright("deploy", "-i", path)
+        assert done.code == 3, done.text
+        checks = [check for check in done.service()["checks"] if not check["passed"] and check["severity"] == "fatal"]
+        assert {check["id"] for check in checks} == {"gpus", "port"}, "everything else can be found out beforehand"
+        assert "systemctl disable --now old.service" in done.text
+        assert shared_host.run("systemctl is-active old").stdout == "active\n"
+        assert untouched(shared_host)
+    finally:
+        shared_host.run("systemctl stop old", check=False)
