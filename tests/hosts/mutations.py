@@ -168,8 +168,9 @@ TABLE = (
     row("GPU fallen off the bus", "echo '{\"hide\": [7]}' > /etc/simulator/nvidia-smi.json", "claim.gpus_missing",
         by_hand="rm /etc/simulator/nvidia-smi.json"),
     row("IOMMU translates", "echo DMA > /sys/kernel/iommu_groups/0/type", "host.iommu", evidence="DMA"),
-    row("ACS set by a boot", "printf '\\035\\000' | dd of=/sys/bus/pci/devices/0000:40:01.1/config bs=1"
-        " seek=262 conv=notrunc", "host.acs", evidence="0000:40:01.1: 0x0000 -> 0x001d"),
+    # Source validation alone, which redirects nothing: with what does, no service would be started any more.
+    row("ACS set by a boot", "printf '\\001\\000' | dd of=/sys/bus/pci/devices/0000:40:01.1/config bs=1"
+        " seek=262 conv=notrunc", "host.acs", evidence="0000:40:01.1: 0x0000 -> 0x0001"),
     row("sysctl", "echo 1 > /proc/sys/vm/overcommit_memory", "host.sysctl",
         evidence="vm.overcommit_memory: 0 -> 1"),
     row("logind", "mkdir -p /etc/systemd/logind.conf.d && printf '[Login]\\nKillUserProcesses=yes\\n'"

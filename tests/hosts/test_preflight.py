@@ -437,7 +437,7 @@ def test_a_foreign_process_on_a_claimed_gpu(serving):
         text = refused(look(serving), "gpus")
     assert "GPU 0 is held by pid" in text
     assert "with 4000 MiB" in text
-    assert "systemctl stop cron-like.service" in text
+    assert "systemctl disable --now cron-like.service" in text
 
 
 def test_links_that_are_not_as_declared(serving):

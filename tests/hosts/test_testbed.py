@@ -27,6 +27,8 @@ def start_other_run() -> tuple[subprocess.Popen[str], Path]:
     """Another process that has booted a host, and the root folder of that host."""
     script = (
         "import signal\n"
+        # A job in the background of a shell ignores it, and so do its children.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from tests.testbed import Testbed\n"
         "print(Testbed('other').boot('other').root, flush=True)\n"
         "signal.pause()\n"
