@@ -35,7 +35,7 @@ verdicts: root $(READY) ## judge each misbehaving engine 20 times with random ti
 	@rm .cache/verdicts.jsonl
 
 test-engines: root $(READY) ## deploy real SGLang and vLLM with tiny models on CPU
-	@$(BIN)/python -m pytest tests/engines
+	@$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup tests/engines
 
 lint: $(READY) ## ruff, mypy, ansible-lint and a check of the generated files
 	@$(BIN)/ruff check --quiet --output-format concise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.engines.test_real import ENVIRONMENT, service
+from tests.engines.tiny import ENVIRONMENT, service
 from tests.hosts.commands import invocation, servewright
 
 UNIT = "/etc/systemd/system/tiny.service"

@@ -4,43 +4,40 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-from tests.engines.test_real import service
-from tests.hosts.commands import invocation, servewright
-
 JSON = {"vllm": "compilation-config", "sglang": "json-model-override-args"}
 ABBREVIATED = {"vllm": "max-log-le", "sglang": "stream-interv"}
 
 
-@pytest.mark.parametrize("engine", ["vllm", "sglang"])
-def test_a_real_parser_refuses_while_the_old_release_serves(real_host, inventory, environments, engine):
-    def declare(**changes: Any) -> str:
-        declared = service(engine, environments, **changes)
-        return str(inventory([real_host], variables={"servewright_services": [declared]}))
-
-    def checked(done) -> dict[str, Any]:
-        (found,) = [check for check in done.service()["checks"] if check["id"] == "command_line"]
-        return found
-
-    first = servewright("deploy", "-i", declare(), timeout=900)
-    assert first.code == 0, first.text
-    assert checked(first)["passed"], first.text
-    running = invocation(real_host, "tiny")
-    refused = [
-        ({"extra_args": {"no-such-flag": "1"}}, "has no flag --no-such-flag"),
-        ({"extra_args": {ABBREVIATED[engine]: "1"}}, f"--{ABBREVIATED[engine]} is an abbreviation of"),
-        ({"extra_args": {JSON[engine]: "{mode: 3}"}}, f"--{JSON[engine]}"),
-        ({"extra_args": {"log-level": "info", "log_level": "debug"}}, "--log-level is given twice"),
+def test_a_real_parser_refuses_while_the_old_release_serves(tiny):
+    running = tiny.invocation()
+    models, flag = tiny.environments["models"], ABBREVIATED[tiny.engine]
+    several = {"no-such-flag": "1", flag: "1", "log-level": "info", "log_level": "debug"}
+    refused: list[tuple[dict[str, Any], list[str]]] = [
+        (
+            {"extra_args": several},
+            ["has no flag --no-such-flag", f"--{flag} is an abbreviation of", "--log-level is given twice"],
+        ),
+        (
+            {"extra_args": {JSON[tiny.engine]: "{mode: 3}"}, "model": tiny.model(path=str(models))},
+            [f"--{JSON[tiny.engine]}", f"{models} has no config.json, so it is not a model"],
+        ),
+        (
+            {"options": tiny.options(attention_backend="flashy"), "model": tiny.model(path=f"{models}/tiny-qwen4")},
+            ["--attention-backend", f"there is no model folder {models}/tiny-qwen4"],
+        ),
     ]
-    for changes, message in refused:
-        done = servewright("deploy", "-i", declare(**changes), timeout=900)
-        assert (done.code, message in done.text) == (3, True), done.text
-        assert invocation(real_host, "tiny") == running
+    for changes, messages in refused:
+        done, found = tiny.run("deploy", **changes)
+        assert (done.code, [message for message in messages if message not in found["message"]]) == (3, []), done.text
+        assert tiny.invocation() == running
     # A context that only the engine's own reading of the model refuses: ours stops at its config.json.
-    long = {"model": {**service(engine, environments)["model"], "context_length": 8192}}
-    done = servewright("preflight", "-i", declare(**long), timeout=900)
-    assert "refuses this model with these arguments" in checked(done)["message"]
-    again = servewright("preflight", "-i", declare(), timeout=900)
-    assert (again.code, checked(again)["evidence"]["cached"]) == (0, True), again.text  # since the first deploy
-    assert servewright("verify", "-i", declare()).code == 0
+    _done, found = tiny.run("preflight", model=tiny.model(context_length=8192))
+    assert "refuses this model with these arguments" in command_line(found)["message"]
+    done, found = tiny.run("preflight")  # the answer to the right arguments is known since the first deploy
+    assert (done.code, command_line(found)["evidence"]["cached"]) == (0, True), done.text
+    assert tiny.verify()["verdict"] == "ok"
+
+
+def command_line(found: dict[str, Any]) -> dict[str, Any]:
+    (check,) = [check for check in found["checks"] if check["id"] == "command_line"]
+    return dict(check)

@@ -1,97 +1,66 @@
-"""Real vLLM and SGLang on CPU: deployed, verified, badly upgraded and rolled back, rolled back by hand."""
+"""Real vLLM and SGLang on CPU: deployed and verified, badly upgraded and rolled back, rolled back by hand."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-import pytest
+from tests.engines.tiny import OPTIONS, VERIFY
 
-from tests.hosts.commands import invocation, servewright
-
-MODEL = {"vllm": "tiny-deepseek", "sglang": "tiny-qwen3moe"}
-OPTIONS: dict[str, dict[str, Any]] = {
-    "vllm": {"enforce_eager": True, "attention_backend": "CPU_MLA"},
-    "sglang": {
-        "device": "cpu",
-        "attention_backend": "torch_native",
-        "mem_fraction_static": 0.3,
-        "max_total_tokens": 8192,
-    },
-}
-# One thread each: the engines would bind or spin on cores that the tests share.
-ENVIRONMENT = {
-    "vllm": {"VLLM_CPU_KVCACHE_SPACE": "1", "OMP_NUM_THREADS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"},
-    "sglang": {"SGLANG_USE_CPU_ENGINE": "1", "OMP_NUM_THREADS": "1"},
-}
+# A backend that the parser takes, and instead of which the engine picks another on a CPU, with no more than a log line.
+OTHER_BACKEND = {"vllm": "FLASHMLA", "sglang": "intel_amx"}
+OTHER_MODEL = "/srv/other-model"
 
 
-def service(engine: str, environments: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    """A tiny model on a real engine. Its weights are random, so any text is a right answer."""
-    return {
-        "name": "tiny",
-        "engine": engine,
-        "version": environments[engine].name.split("-")[1],
-        "venv": str(environments[engine]),
-        "model": {
-            "path": str(environments["models"] / MODEL[engine]),
-            "served_name": "tiny",
-            "context_length": 2048,
-        },
-        "listen": {"port": 30000},
-        "options": OPTIONS[engine],
-        "environment": ENVIRONMENT[engine],
-        # NCCL is not used on a CPU, but its variables must reach the processes all the same.
-        "nccl": {"profile": "pcie-ll-ring"},
-        "verify": {
-            "stable": 2,
-            "load_timeout": 600,
-            "stall_timeout": 300,
-            "prompts": [{"prompt": "The quick brown", "expect": "(?s)."}],
-            "quality": False,
-            # Up to a minute each time, on a machine that is not one to measure on: one deploy does.
-            "performance": {"enabled": False},
-        },
-        "limits": {"stop_timeout": 20},
-        **changes,
-    }
+def by_id(gates: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {gate["id"]: gate for gate in gates}
 
 
-@pytest.mark.parametrize("engine", ["vllm", "sglang"])
-def test_a_real_engine_goes_the_whole_way(real_host, inventory, environments, engine):
-    def declare(**changes: Any) -> str:
-        declared = service(engine, environments, **changes)
-        return str(inventory([real_host], variables={"servewright_services": [declared]}))
+def rolled_back(tiny, **changes: Any) -> str:
+    """The message of a deploy that is rolled back, with the old release serving again."""
+    done, found = tiny.run("deploy", **changes)
+    assert (done.code, found["verdict"]) == (4, "rolled_back"), done.text
+    assert {gate["verdict"] for gate in found["rollback_gates"]} == {"passed"}
+    return str(found["message"])
 
-    path = declare()
-    first = servewright("deploy", "-i", path, timeout=900)
-    assert (first.code, first.service()["verdict"]) == (0, "committed"), first.text
-    gates = {gate["id"]: gate for gate in first.service()["gates"]}
-    assert gates["engine"]["evidence"]["attention_backend"] == OPTIONS[engine]["attention_backend"]
+
+def test_a_healthy_engine_passes_every_time(tiny):
+    running = tiny.invocation()
+    done, found = tiny.run("verify")
+    assert done.code == 0, done.text
+    gates = by_id(found["gates"])
+    assert gates["engine"]["evidence"]["attention_backend"] == OPTIONS[tiny.engine]["attention_backend"]
     assert len(gates["process"]["evidence"]["processes"]) >= 3
-    running = invocation(real_host, "tiny")
-    again = servewright("deploy", "-i", path)
-    assert (again.code, again.service()["verdict"], invocation(real_host, "tiny")) == (0, "unchanged", running), (
-        again.text
-    )
+    assert [again["message"] for again in (tiny.verify() for _ in range(9)) if again["verdict"] != "ok"] == []
+    assert tiny.invocation() == running
 
-    # What nobody can know before it runs: it serves, and answers otherwise than expected.
-    wrong = {"prompts": [{"prompt": "The quick brown", "expect": "^never this$"}]}
-    verify = {**service(engine, environments)["verify"], **wrong}
-    bad = servewright(
-        "deploy", "-i", declare(verify=verify, environment={**ENVIRONMENT[engine], "MARK": "1"}), timeout=900
-    )
-    assert (bad.code, bad.service()["verdict"]) == (4, "rolled_back"), bad.text
-    assert "gate answers failed" in bad.service()["message"]
-    assert {gate["verdict"] for gate in bad.service()["rollback_gates"]} == {"passed"}
 
-    measured = {**service(engine, environments)["verify"], "performance": {"seconds": 5}}
-    changes = {"environment": {**ENVIRONMENT[engine], "MARK": "2"}, "verify": measured}
-    second = servewright("deploy", "-i", declare(**changes), timeout=900)
-    assert (second.code, second.service()["release"]) == (0, 3), second.text
-    gates = {gate["id"]: gate for gate in second.service()["gates"]}
+def test_another_attention_backend_than_declared_is_rolled_back(tiny):
+    backend = OTHER_BACKEND[tiny.engine]
+    message = rolled_back(tiny, options=tiny.options(attention_backend=backend))
+    # With vLLM the other one is CPU_MLA, or AMX_MLA where the CPU has AMX.
+    assert re.search(rf"gate engine failed: attention_backend is \w+, declared is {backend}", message), message
+
+
+def test_another_model_under_the_declared_name_is_rolled_back(tiny):
+    """It loads and serves under the name that is asked for: only what it says tells it from the right one."""
+    right = by_id(tiny.verify()["gates"])["answers"]["evidence"]["asked"][0]
+    one_expert = 's/"num_experts_per_tok": 2/"num_experts_per_tok": 1/'
+    tiny.host.run(f"cp -r {tiny.model()['path']} {OTHER_MODEL} && sed -i '{one_expert}' {OTHER_MODEL}/config.json")
+    prompts = [{"prompt": right["prompt"], "expect": re.escape(right["answer"])}]
+    message = rolled_back(tiny, model=tiny.model(path=OTHER_MODEL), verify={**VERIFY, "prompts": prompts})
+    assert f"gate answers failed: {right['prompt']!r} was answered with" in message
+
+
+def test_an_upgrade_is_measured_and_rolled_back_by_hand(tiny):
+    before = tiny.library.status("tiny")["release"]
+    measured = {**VERIFY, "request_timeout": 60, "performance": {"seconds": 5}}
+    done, found = tiny.run("deploy", environment=tiny.marked("up"), verify=measured)
+    gates = by_id(found["gates"])
+    assert (done.code, gates["performance"]["verdict"]) == (0, "passed"), done.text
     assert gates["performance"]["evidence"]["figures"]["decode"]["median"] > 0
-    back = servewright("rollback", "-i", path, "tiny", timeout=900)
-    assert (back.code, back.service()["release"]) == (0, 1), back.text
-    assert "MARK" not in real_host.run("systemctl show tiny -p Environment").stdout
+    done, found = tiny.run("rollback", "tiny")
+    assert (done.code, found["release"]) == (0, before), done.text
+    assert "MARK" not in tiny.host.run("systemctl show tiny -p Environment").stdout
     # What a killed engine left in shared memory is gone after the next start, and what lives is not.
-    assert servewright("verify", "-i", path).code == 0
+    assert tiny.verify()["verdict"] == "ok"

@@ -56,7 +56,24 @@ def test_a_release_that_misbehaves_is_rolled_back(library, environment, changes,
     result = library.deploy(small(environment, **changes))
     assert result["verdict"] == "rolled_back", result
     assert any(part in result["message"] for part in message.split("|")), result["message"]
+    assert [step["again"] for step in result["steps"] if "again" in step] == []
     check(library, small())
+
+
+@pytest.mark.parametrize(("code", "started_again"), [(2, False), (1, True)])
+def test_systemd_starts_again_what_may_succeed_and_not_what_refuses_its_arguments(library, code, started_again):
+    host = library.host
+    folder = "/run/systemd/system/kimi.service.d"
+    drop_in = f"[Service]\\nEnvironment=SIM_EXIT_AFTER=0 SIM_EXIT_CODE={code}\\n"
+    host.run(f"mkdir {folder}; printf '{drop_in}' > {folder}/end.conf; systemctl daemon-reload; systemctl restart kimi")
+    end = time.monotonic() + 120
+    while (state := library.status()["state"])["active"] != "failed" and not state["restarts"]:
+        assert time.monotonic() < end, state
+    found = library.call("verify", "kimi")
+    host.run(f"rm -r {folder}; systemctl daemon-reload; systemctl reset-failed kimi; systemctl restart kimi")
+    assert (state["restarts"] > 0, found["verdict"]) == (started_again, "failed"), (state, found)
+    while library.call("verify", "kimi")["verdict"] != "ok":
+        assert time.monotonic() < end, library.status()
 
 
 @pytest.mark.failure("8.7")
