@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 JSON = {"vllm": "compilation-config", "sglang": "json-model-override-args"}
+LEVELS = {"vllm": ("INFO", "DEBUG"), "sglang": ("info", "debug")}
 ABBREVIATED = {"vllm": "max-log-le", "sglang": "stream-interv"}
 
 
 def test_a_real_parser_refuses_while_the_old_release_serves(tiny):
     running = tiny.invocation()
     models, flag = tiny.environments["models"], ABBREVIATED[tiny.engine]
-    several = {"no-such-flag": "1", flag: "1", "log-level": "info", "log_level": "debug"}
+    one, two = LEVELS[tiny.engine]
+    several = {"no-such-flag": "1", flag: "1", "log-level": one, "log_level": two}
     refused: list[tuple[dict[str, Any], list[str]]] = [
         (
             {"extra_args": several},
