@@ -84,7 +84,7 @@ def test_6_18_a_folder_that_the_user_cannot_write(subject, root, monkeypatch):
     (cache / "file").touch()
     asked = []
     monkeypatch.setattr(users, "_refused", lambda name, paths, mode: asked.extend(paths) or list(paths))
-    monkeypatch.setattr(account, "_known", lambda name: True)
+    monkeypatch.setattr(account, "_uid", lambda name: os.getuid())
     environment = {"HOME": f"{cache}/own/deep", "TMPDIR": f"{cache}/none", "XDG_CACHE_HOME": str(cache)}
     found = subject(cache=str(cache), environment=environment)
     assert said(account.caches(found)) == [
@@ -92,8 +92,10 @@ def test_6_18_a_folder_that_the_user_cannot_write(subject, root, monkeypatch):
         for path in (cache / "own/deep", cache / "own")
     ]
     assert str(cache) not in asked  # systemd gives it to the user at each start
-    monkeypatch.setattr(account, "_known", lambda name: False)
+    monkeypatch.setattr(account, "_uid", lambda name: None)
     assert account.caches(found) == []  # all of it will be the user's that the deploy makes
+    monkeypatch.setattr(account, "_uid", lambda name: os.getuid() + 1)
+    assert account.caches(found) == []  # the folder was another user's: all of it changes hands at the start
 
 
 def test_hf_home_may_be_a_store_that_is_only_read(subject):
