@@ -23,10 +23,8 @@ def test_a_real_parser_refuses_while_the_old_release_serves(tiny):
             {"extra_args": {JSON[tiny.engine]: "{mode: 3}"}, "model": tiny.model(path=str(models))},
             [f"--{JSON[tiny.engine]}", f"{models} has no config.json, so it is not a model"],
         ),
-        (
-            {"options": tiny.options(attention_backend="flashy"), "model": tiny.model(path=f"{models}/tiny-qwen4")},
-            ["--attention-backend", f"there is no model folder {models}/tiny-qwen4"],
-        ),
+        ({"options": tiny.options(attention_backend="flashy")}, ["--attention-backend"]),
+        ({"model": tiny.model(path=f"{models}/tiny-qwen4")}, [f"there is no model folder {models}/tiny-qwen4"]),
     ]
     for changes, messages in refused:
         done, found = tiny.run("deploy", **changes)
