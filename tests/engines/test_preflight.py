@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 JSON = {"vllm": "compilation-config", "sglang": "json-model-override-args"}
+BACKEND = {"vllm": "Unknown attention backend: 'FLASHY'", "sglang": "--attention-backend"}
 LEVELS = {"vllm": ("INFO", "DEBUG"), "sglang": ("info", "debug")}
 ABBREVIATED = {"vllm": "max-log-le", "sglang": "stream-interv"}
 
@@ -23,7 +24,7 @@ def test_a_real_parser_refuses_while_the_old_release_serves(tiny):
             {"extra_args": {JSON[tiny.engine]: "{mode: 3}"}, "model": tiny.model(path=str(models))},
             [f"--{JSON[tiny.engine]}", f"{models} has no config.json, so it is not a model"],
         ),
-        ({"options": tiny.options(attention_backend="flashy")}, ["--attention-backend"]),
+        ({"options": tiny.options(attention_backend="flashy")}, [BACKEND[tiny.engine]]),
         ({"model": tiny.model(path=f"{models}/tiny-qwen4")}, [f"there is no model folder {models}/tiny-qwen4"]),
     ]
     for changes, messages in refused:
