@@ -232,16 +232,22 @@ def _preflighted(release):
     return result(release["service"], "refused" if messages else "ok", message="; ".join(messages), checks=found)
 
 
+def _committed(service):
+    """Number of the committed release. Raises HostError when there is none."""
+    pointer = releases.committed(service)
+    if pointer is None:
+        raise HostError(f"{service} has no committed release")
+    return pointer["release"]
+
+
 @_reported
 def verify(service):
     """Run the gates on the committed release, changing nothing."""
-    pointer = releases.committed(service)
-    if pointer is None:
-        return result(service, "error", message=f"{service} has no committed release")
+    number = _committed(service)
     other = lock.holder(service)
     if other is not None:
         raise BusyError(other)
-    number, unit = pointer["release"], paths.unit_name(service)
+    unit = paths.unit_name(service)
     state = systemd.show(unit)
     if not systemd.active(state):
         message = "the unit is {} ({})".format(state["ActiveState"], state["Result"])
@@ -268,15 +274,13 @@ def verify(service):
 @_reported
 def watch(service):
     """A light look at the committed release: what the timer of the watch would find now. Nothing is kept of it."""
-    pointer = releases.committed(service)
-    if pointer is None:
-        return result(service, "error", message=f"{service} has no committed release")
+    number = _committed(service)
     begin = time.monotonic()
     found, known, declared = watching.once(service)
     return result(
         service,
         {judge.HEALTHY: "ok", judge.BUSY: "ok", judge.HELD: "busy"}.get(known["verdict"], "failed"),
-        release=pointer["release"],
+        release=number,
         message="; ".join(filter(None, (known["message"], known["note"]))),
         gates=found["gates"],
         watch={
@@ -330,13 +334,11 @@ def _restarted(looked, requester, reason, notes):
 @_reported
 def bench(service, levels, seconds):
     """Measure the running committed release for about `seconds`, at several numbers of streams, and keep the record."""
-    pointer = releases.committed(service)
-    if pointer is None:
-        return result(service, "error", message=f"{service} has no committed release")
+    number = _committed(service)
     other = lock.holder(service)
     if other is not None:
         raise BusyError(other)
-    number, state = pointer["release"], systemd.show(paths.unit_name(service))
+    state = systemd.show(paths.unit_name(service))
     if not systemd.active(state):
         return result(service, "error", release=number, message="the unit is {}".format(state["ActiveState"]))
     release = releases.load(service, number)
@@ -384,10 +386,7 @@ def status(service):
 @_reported
 def proof(service):
     """The proof of NCCL's settings that the committed release was verified with."""
-    pointer = releases.committed(service)
-    if pointer is None:
-        return result(service, "error", message=f"{service} has no committed release")
-    number = pointer["release"]
+    number = _committed(service)
     found = nccl_proof.stored(service, number)
     message = "" if found else f"release {number} has no proof: it has one GPU, or was never started with NCCL's log"
     return result(service, "ok", release=number, message=message, proof=found)
