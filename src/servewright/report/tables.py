@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
@@ -17,16 +17,27 @@ _STATE_STYLE = {"active": "good", "activating": "change", "reloading": "change",
 
 def status(result: RunResult, width: int | None) -> list[Line]:
     """One row a service; what stands out follows below."""
+    head = ("HOST", "SERVICE", "STATE", "RELEASE", "RESTARTS", "LAST RUN", "SINCE")
+    return _overview(result, "state", head, _status_row, width)
+
+
+def _overview(
+    result: RunResult,
+    key: str,
+    head: tuple[str, ...],
+    row: Callable[[str, dict[str, Any], dict[str, Any]], list[Part]],
+    width: int | None,
+) -> list[Line]:
+    """A row for each service that has `key`, and a note on each that has not or has something to say."""
     rows: list[list[Part]] = []
     notes: list[Line] = []
     for host, service in _services(result):
-        state = service.get("state")
-        if isinstance(state, dict):
-            rows.append(_status_row(host, service, state))
-        if service.get("message") or not isinstance(state, dict):
+        found = service.get(key)
+        if isinstance(found, dict):
+            rows.append(row(host, service, found))
+        if service.get("message") or not isinstance(found, dict):
             text = f"{host} {service.get('service')}: {service.get('message') or service.get('verdict')}"
             notes += labelled("note", text, width, "change")
-    head = ("HOST", "SERVICE", "STATE", "RELEASE", "RESTARTS", "LAST RUN", "SINCE")
     return [*(table(head, rows) if rows else []), *notes]
 
 
@@ -47,17 +58,8 @@ _WATCH_STYLE = {"healthy": "good", "failing": "bad", "dead": "bad"}
 
 def watch(result: RunResult, width: int | None) -> list[Line]:
     """One row a service; what there is to say of it follows below."""
-    rows: list[list[Part]] = []
-    notes: list[Line] = []
-    for host, service in _services(result):
-        found = service.get("watch")
-        if isinstance(found, dict):
-            rows.append(_watch_row(host, service, found))
-        if service.get("message") or not isinstance(found, dict):
-            text = f"{host} {service.get('service')}: {service.get('message') or service.get('verdict')}"
-            notes += labelled("note", text, width, "change")
     head = ("HOST", "SERVICE", "VERDICT", "FAILURES", "SINCE", "TIMER")
-    return [*(table(head, rows) if rows else []), *notes]
+    return _overview(result, "watch", head, _watch_row, width)
 
 
 def _watch_row(host: str, service: dict[str, Any], found: dict[str, Any]) -> list[Part]:
