@@ -6,7 +6,9 @@ import contextlib
 import os
 import re
 
-_DEVICES, _GROUPS = "/sys/bus/pci/devices", "/sys/kernel/iommu_groups"
+from .surroundings.pci import DEVICES as _DEVICES
+
+_GROUPS = "/sys/kernel/iommu_groups"
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 
 
