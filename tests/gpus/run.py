@@ -234,15 +234,17 @@ def verify() -> None:
     servewright("history", "history", NAME)
 
 
-STEPS = (
-    deploy, wrong_flag, foreign, leftovers, killed_in_the_load, default_backend, settings, too_little_memory, verify,
-    recordings,
-)  # fmt: skip
+STEPS = {
+    step.__name__: step
+    for step in (
+        deploy, wrong_flag, foreign, leftovers, killed_in_the_load, default_backend, settings, too_little_memory,
+        verify, recordings,
+    )
+}  # fmt: skip
 
 if __name__ == "__main__":
     for name in CONFIG["steps"]:
-        step = next(step for step in STEPS if step.__name__ == name)
         if left() > CONFIG["least"].get(name, 30):
             print(f"-- {name} after {time.monotonic() - BEGIN:.0f} s, {left():.0f} s left")
-            step()
+            STEPS[name]()
     (OUT / "journal.txt").write_text(shell("journalctl --no-pager -o short-precise | tail -8000"))

@@ -52,7 +52,7 @@ def build(arguments: list[str]) -> typer.Typer:
     )
     # A callback keeps the name of a command that is alone.
     app.callback()(lambda: None)
-    for name in arguments[:1] if set(arguments[:1]) & set(COMMANDS) else COMMANDS:
+    for name in arguments[:1] if arguments and arguments[0] in COMMANDS else COMMANDS:
         _register(app, name)
     return app
 
