@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.hosts.commands import Library, Outcome, invocation, servewright
+from tests.hosts.commands import Library, Outcome, invocation, request, servewright
 from tests.testbed import Host
 
 MODEL = {"vllm": "tiny-deepseek", "sglang": "tiny-qwen3moe"}
@@ -126,6 +126,4 @@ class Tiny:
 
     def get(self, path: str) -> int:
         """Status of a GET on the host."""
-        address = f"http://127.0.0.1:30000{path}"
-        code = f"import urllib.request as r; print(r.urlopen('{address}', timeout=10).status)"
-        return int(self.host.run(["/usr/bin/python3", "-c", code]).stdout)
+        return int(self.host.run(request(path)).stdout)

@@ -88,6 +88,22 @@ def rendered(declared: Mapping[str, Any], nccl: Mapping[str, str] | None = None)
     return render(valid, dict(nccl or {}), ROOT / "templates")
 
 
+_REQUEST = """
+import sys, urllib.request
+url, body, timeout = sys.argv[1:]
+request = urllib.request.Request(url, body.encode() or None, {"Content-Type": "application/json"})
+with urllib.request.urlopen(request, timeout=float(timeout)) as answer:
+    answer.read()
+    print(answer.status)
+"""
+
+
+def request(path: str, body: Mapping[str, Any] | None = None, port: int = 30000, timeout: float = 10) -> list[str]:
+    """A command that asks an engine from its own host (a POST when there is a body) and prints the answer's status."""
+    url = f"http://127.0.0.1:{port}{path}"
+    return ["/usr/bin/python3", "-c", _REQUEST, url, "" if body is None else json.dumps(body), str(timeout)]
+
+
 _CALL = """
 import json, sys
 job = json.load(sys.stdin)

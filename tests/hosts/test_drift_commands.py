@@ -10,7 +10,7 @@ import xml.etree.ElementTree as ET
 import pytest
 import yaml
 
-from tests.hosts.commands import BIN, PATH, ROOT, invocation, servewright, service
+from tests.hosts.commands import BIN, PATH, ROOT, invocation, request, servewright, service
 
 NAMES = ("one", "two", "three", "four")
 PORTS = dict(zip(NAMES, range(30000, 30004), strict=True))
@@ -77,11 +77,8 @@ def fleet(testbed, simulator, tmp_path_factory):
 
 
 def ask(fleet, name):
-    body = '{"model": "kimi-k2.5", "prompt": "Hello", "max_tokens": 8}'
-    fleet.host.run(
-        f"python3 -c 'import urllib.request as u; u.urlopen(u.Request(\"http://127.0.0.1:{PORTS[name]}/v1/completions\","
-        f' data=b"""{body}""", headers={{"Content-Type": "application/json"}})).read()\''
-    )
+    body = {"model": "kimi-k2.5", "prompt": "Hello", "max_tokens": 8}
+    fleet.host.run(request("/v1/completions", body, PORTS[name], timeout=60))
 
 
 def test_a_healthy_host_has_no_drift_and_is_asked_once(fleet):

@@ -6,11 +6,12 @@ The simulated engine says 60 tokens a second, so that what a busy test machine a
 from __future__ import annotations
 
 import json
+import shlex
 from typing import Any
 
 import pytest
 
-from tests.hosts.commands import Library, invocation, servewright
+from tests.hosts.commands import Library, invocation, request, servewright
 from tests.hosts.faults import release as small
 
 PACE = 0.24  # of 250 tokens a second
@@ -112,14 +113,8 @@ def test_a_server_that_others_use_is_not_measured_and_not_failed(library, baseli
     """Busy is not dead, and what is measured on a busy server is not its speed."""
     before = invocation(library.host)
     ask = {"model": "kimi-k2.5", "prompt": "x", "max_tokens": 100000, "ignore_eos": True}
-    user = f"""
-import json, urllib.request
-body = json.dumps({ask!r}).encode()
-request = urllib.request.Request("http://127.0.0.1:30000/v1/completions", body, {{"Content-Type": "application/json"}})
-urllib.request.urlopen(request, timeout=12).read()
-"""
-    (library.host.root / "root/user.py").write_text(user)
-    library.host.run("python3 /root/user.py >/dev/null 2>&1 & sleep 0.5")
+    user = shlex.join(request("/v1/completions", ask, timeout=12))
+    library.host.run(f"{user} >/dev/null 2>&1 & sleep 0.5")
     result = library.call("verify", "kimi")
     assert result["verdict"] == "ok", result
     assert gate(result)["verdict"] == "skipped"

@@ -222,7 +222,8 @@ def test_nothing_is_started_on_top_of_a_process_that_survives_sigkill(library, t
         assert library.host.run("pgrep -c -f '[s]glang.launch_server'").stdout == "1\n"
     finally:
         (frozen / "freezer.state").write_text("THAWED")
-        (before / "cgroup.procs").write_text(outer) if alive(host, int(main)) else None
+        with contextlib.suppress(ProcessLookupError):  # thawed, it may take its SIGKILL at any moment
+            (before / "cgroup.procs").write_text(outer)
         time.sleep(1)
         frozen.rmdir()
         subprocess.run(["umount", tmp_path], check=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shlex
 import subprocess
 import time
 from xml.etree import ElementTree
@@ -11,10 +9,9 @@ from xml.etree import ElementTree
 import pytest
 import yaml
 
-from tests.hosts.commands import BIN, Library, invocation, servewright, service
+from tests.hosts.commands import BIN, Library, invocation, request, servewright, service
 
 METRICS = "/var/lib/node_exporter/textfile_collector"
-URL, JSON = "http://127.0.0.1:30000", {"Content-Type": "application/json"}
 TIMER = "servewright-watch-kimi.timer"
 WATCH = {"every": 3600, "failures": 2}  # the tests begin each look by themselves
 VERIFY = {
@@ -72,8 +69,7 @@ class Watched:
         return self.library.call("history", "kimi")["history"][0]
 
     def get(self, path):
-        ask = f"import urllib.request as u; print(u.urlopen({URL + path!r}, timeout=9).status)"
-        return self.host.run(f"python3 -c {shlex.quote(ask)}").stdout.strip()
+        return self.host.run(request(path)).stdout.strip()
 
 
 @pytest.fixture(scope="module")
@@ -157,10 +153,10 @@ def wait_healthy(watched):
 
 def test_a_loaded_server_is_kept_and_never_restarted(watched):
     before = invocation(watched.host)
-    body = json.dumps({"model": "kimi-k2.5", "prompt": "x", "max_tokens": 6000, "ignore_eos": True, "temperature": 0})
-    ask = f"import urllib.request as u; u.urlopen(u.Request({URL + '/v1/completions'!r}, {body.encode()!r}, {JSON!r}))"
+    body = {"model": "kimi-k2.5", "prompt": "x", "max_tokens": 6000, "ignore_eos": True, "temperature": 0}
     # 24 s, and every other request waits for it.
-    watched.host.run(f"systemd-run --quiet --unit load python3 -c {shlex.quote(ask)}")
+    load = request("/v1/completions", body, timeout=120)
+    watched.host.run(["systemd-run", "--quiet", "--unit", "load", *load])
     seen = [watched.look() for _ in range(3)]
     assert seen == [(["busy"], 0)] * 3, watched.says()
     done = watched.call("watch")
