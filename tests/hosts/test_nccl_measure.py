@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from servewright.nccl.measure import record
-from servewright.nccl.profiles import Profile
+from servewright.nccl.profiles import Profile, built_in
 from tests.hosts.commands import BIN, Library, invocation, rendered, servewright, service
 from tests.simulator.install import engine_folder
 
@@ -140,11 +140,14 @@ def test_tune_gives_a_table_and_a_profile_that_uses_it(host, declare, deployed, 
     compiler.write_text('#!/bin/sh\nwhile [ $# -gt 1 ]; do [ "$1" = -o ] && cat > "$2"; shift; done\n')
     compiler.chmod(0o755)
     try:
-        options = ("--stop", "--rehearsal", "--out", str(tmp_path), "--channels", "2")
-        done = servewright("nccl", "tune", "kimi", "-i", declare(kimi()), *QUICK, *options)
+        options = ("--stop", "--rehearsal", "--out", str(tmp_path), "--channels", "2", "--ablate", "pcie-ll-ring")
+        command = [BIN / "servewright", "nccl", "tune", "kimi", "-i", declare(kimi()), *QUICK, *options]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     finally:
         compiler.unlink()
-    assert done.code == 0, done.text
+    assert done.returncode == 0, done.stdout + done.stderr
+    (effects,) = [part for part in done.stdout.split("\n\n") if "against nothing set, and against pcie-ll-ring" in part]
+    assert [line.split()[0] for line in effects.splitlines()[2:]] == sorted(built_in()["pcie-ll-ring"].settings)
     folder = tmp_path / "gpu1/kimi"
     (made,) = yaml.safe_load((folder / "profile.yml").read_text())["servewright_nccl_profiles"]
     settings = {name: setting.value for name, setting in Profile.model_validate(made).settings.items()}

@@ -20,11 +20,10 @@ def render(folder: Path, name: str, what: str, rest: str) -> str:
     effects PROFILE SIZE ...
     """
     read = record.read((folder / f"{name}.json").read_text(encoding="utf-8"))
-    summaries = compare.summarise(read.timings)
     if what == "effects":
         profile, *sizes = rest.split()
-        environment = next(case["environment"] for case in read.raw["cases"] if case["name"] == profile)
-        return table.effects(summaries, "all_reduce", profile, sorted(environment), [int(size) for size in sizes])
+        return table.effects(read, profile, at=[int(size) for size in sizes])
+    summaries = compare.summarise(read.timings)
     collective, _, listed = rest.partition(" ")
     wanted = [word.strip() for word in listed.split(",") if word.strip()]
     if what == "pairs":

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-
 from .. import gpus, topology
 from ..surroundings import pci
 from .check import fatal, passed, warning
 
+_CMDLINE = "/proc/cmdline"
 _OFF = "turn the IOMMU off or to passthrough (iommu=pt) and ACS off in the BIOS; until then NCCL_P2P_DISABLE=1"
 
 
@@ -82,7 +81,5 @@ def _address(bus_id):
 
 def _cmdline():
     """The words of the kernel's command line that concern P2P."""
-    if not os.path.exists("/proc/cmdline"):
-        return []
-    with open("/proc/cmdline") as stream:
+    with open(_CMDLINE) as stream:
         return [word for word in stream.read().split() if "iommu" in word or "acs" in word]

@@ -52,7 +52,7 @@ def run(what: str, common: Common, services: list[str], out: Path | None, **opti
                 texts = {phase: gzip.decompress(base64.b64decode(text)).decode() for phase, text in records.items()}
                 folder = out / host / service["service"] if out else None
                 try:
-                    shown += _tables(what, service, texts)
+                    shown += _tables(what, chosen.get("ablate"), service, texts)
                     shown += _kept(what, service, texts, folder) if folder else []
                 except (OSError, ValueError) as error:
                     shown.append(f"not written: {error}")
@@ -78,9 +78,11 @@ def _last(records: dict[str, str]) -> str | None:
     return next((phase for phase in ("verify", "finals", "bench") if phase in records), None)
 
 
-def _tables(what: str, service: dict[str, Any], records: dict[str, str]) -> Iterator[str]:
+def _tables(what: str, ablated: str | None, service: dict[str, Any], records: dict[str, str]) -> Iterator[str]:
     from servewright.nccl.measure import compare, record, table
 
+    if ablated and "ablation" in records:
+        yield f"{service['service']}: {table.effects(record.read(records['ablation']), ablated)}"
     name = _last(records)
     if name is None:
         return

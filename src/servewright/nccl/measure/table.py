@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from .cases import NOTHING, only, without
 from .compare import Key, Summary, cases, compare, paired, sizes, summarise
-from .record import Timing
+from .record import Record, Timing
 
 _UNITS = ((1 << 20, "MiB"), (1 << 10, "KiB"))
 
@@ -58,19 +58,18 @@ def pairs(timings: Sequence[Timing], collective: str, one: str, others: Sequence
     return f"{collective}, time of {one} against each other in the same round (95 % interval)\n{_columns(rows)}"
 
 
-def effects(
-    summaries: Mapping[Key, Summary],
-    collective: str,
-    profile: str,
-    variables: Sequence[str],
-    at: Sequence[int],
-) -> str:
-    """What an ablation says of each variable at the sizes `at`: it alone against nothing, and the rest against all.
+def effects(found: Record, profile: str, collective: str = "all_reduce", at: Sequence[int] = ()) -> str:
+    """What the ablation of a profile says of each variable: it alone against nothing, and the rest against all.
 
-    Above 1 under `alone` the variable slows; above 1 under `without` leaving it out slows, so it helps.
+    Above 1 under `alone` the variable slows; above 1 under `without` leaving it out slows, so it helps. At the sizes
+    `at`, else at the smallest, the middle and the largest.
     """
+    summaries = summarise(found.timings)
+    measured = sizes(summaries, collective)
+    at = at or sorted({measured[0], measured[len(measured) // 2], measured[-1]})
+    environment = next(case["environment"] for case in found.raw["cases"] if case["name"] == profile)
     rows = [["variable", *(f"{word} {size(count)}" for word in ("alone", "without") for count in at)]]
-    for variable in variables:
+    for variable in sorted(environment):
         cells = [variable]
         for case, base in ((only(variable), NOTHING), (without(profile, variable), profile)):
             for count in at:

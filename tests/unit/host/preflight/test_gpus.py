@@ -199,16 +199,18 @@ CLEAR, ON, UNABLE, VALIDATES = (0x5F, 0), (0x5F, 0x1D), (0x13, 0x11), (0x5F, 0x0
 
 
 @pytest.fixture
-def host(subject, monkeypatch):
+def host(subject, monkeypatch, tmp_path):
     """Findings of P2P on a host: the IOMMU's treatment, registers of its one bridge, kernel's command line."""
 
-    def look(iommu, bridge, cmdline=(), above=("0000:00:01.1",), word="PIX", **environment):
-        monkeypatch.setattr(topology, "upstream", lambda places: set(above))
-        monkeypatch.setattr(topology, "iommu", lambda places: iommu)
+    def look(iommu, bridge, cmdline=(), above=("0000:00:01.1",), word="PIX", gpus=2, listed=(0, 1), **environment):
+        places = [f"0000:0{1 + index}:00.0" for index in listed]
+        monkeypatch.setattr(topology, "upstream", lambda found: set(above) if found == places else None)
+        monkeypatch.setattr(topology, "iommu", lambda found: iommu if found == places else None)
         monkeypatch.setattr(pci, "bridges", lambda: {"0000:00:01.1": bridge} if bridge else {})
-        monkeypatch.setattr(links, "_cmdline", lambda: list(cmdline))
-        health = {0: WELL, 1: WELL}
-        return links.peer_to_peer(subject(gpus=2, links=matrix(word), health=health, environment=environment))
+        monkeypatch.setattr(links, "_CMDLINE", str(tmp_path / "cmdline"))
+        (tmp_path / "cmdline").write_text(" ".join(["root=/dev/sda", *cmdline, "quiet\n"]))
+        health = {index: {**WELL, "pci.bus_id": f"00000000:0{1 + index}:00.0"} for index in listed}
+        return links.peer_to_peer(subject(gpus=gpus, links=matrix(word), health=health, environment=environment))
 
     return look
 
@@ -226,6 +228,7 @@ def host(subject, monkeypatch):
         ("passthrough", CLEAR, (), "warning", "ACS is off on 1 bridges (0000:00:01.1), but nothing on the kernel's"),
         ("passthrough", VALIDATES, (), "warning", "ACS is off on 1 bridges"),
         ("passthrough", CLEAR, ("pci=disable_acs_redir=x",), "ok", "IOMMU passthrough, no bridge redirects"),
+        ("passthrough", CLEAR, ("iommu=pt",), "warning", "ACS is off on 1 bridges"),
         ("passthrough", UNABLE, (), "ok", "IOMMU passthrough, no bridge redirects"),
         ("passthrough", None, (), "ok", "IOMMU passthrough"),
     ],
@@ -244,6 +247,8 @@ def test_3_1_only_bridges_above_the_gpus_count_and_only_where_p2p_goes_through_t
     assert host("translating", ON, above=["0000:80:01.1"])[0]["severity"] == "warning"
     assert host("translating", ON, above=[])[0]["severity"] == "fatal"  # a kernel that lists no devices
     assert host("translating", ON, word="NV4") == []
+    assert host("translating", ON, gpus=1, listed=[0]) == []
+    assert host("translating", ON, listed=[1])[0]["severity"] == "fatal"  # one that nvidia-smi does not list
     for off in ({"NCCL_P2P_DISABLE": "1"}, {"NCCL_P2P_LEVEL": "LOC"}, {"NCCL_P2P_LEVEL": "nvl"}):
         assert host("translating", ON, **off) == []
     assert host("translating", ON, NCCL_P2P_LEVEL="SYS")[0]["severity"] == "fatal"
