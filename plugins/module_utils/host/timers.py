@@ -24,8 +24,8 @@ StartLimitIntervalSec=0
 Type=oneshot
 ExecStart={paths.PYTHON} -I {paths.HOST_PYZ} {command}
 SyslogIdentifier=servewright
-# Whatever serves goes first.
-Nice=19
+# Whatever serves goes first: at once, where a nice process would keep its turn to the end.
+CPUSchedulingPolicy=idle
 IOSchedulingClass=idle
 """,
         f"{name}.timer": f"""# Written by servewright.
