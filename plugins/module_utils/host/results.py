@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import functools
 
 from . import paths, systemd
+from .errors import BusyError, HostError
 from .journal import FINAL
 
 VERDICTS = {
@@ -20,6 +22,21 @@ def result(service, verdict, **more):
     """A result of one service; every result has these keys."""
     empty = {"release": None, "previous": None, "message": "", "changes": []}
     return {"service": service, "verdict": verdict, **empty, **more}
+
+
+def reported(command):
+    """An expected error of a command becomes its result."""
+
+    @functools.wraps(command)
+    def guarded(service, *arguments, **options):
+        try:
+            return command(service, *arguments, **options)
+        except BusyError as error:
+            return result(service, "busy", message=str(error))
+        except HostError as error:
+            return result(service, "error", message=str(error))
+
+    return guarded
 
 
 def of_transaction(journal):
