@@ -4,8 +4,8 @@ The engine is vLLM on CPU with a tiny model and one thread: every token is compu
 more services, simulated, make up the host. Drift is looked for once while answers come, by the unit of the timer and as
 the module does it, and by the timer's unit without a pause, which nobody does, but which shows what a look takes from
 its neighbours. The quiet host is measured twice, so that the noise of the machine is told, too. The engine's core has a
-processor of its own, and its HTTP server and the client share another, else what is measured is which of them the kernel
-lets wait.
+processor of its own, and its HTTP server and the client share another: else what is measured is which of them the
+kernel lets wait.
 """
 
 from __future__ import annotations
@@ -133,7 +133,8 @@ def deploy(host: Host, folders: dict[str, Any]) -> None:
 def stream(host: Host, command: str) -> list[list[float]]:
     """When each part of each of some answers at once came, in seconds; meanwhile a command runs on the host."""
     with beside(host, command):
-        times: list[list[float]] = json.loads(host.run(["taskset", "-c", "1", "python3", "-c", STREAM, str(STREAMS), str(TOKENS)]).stdout)
+        client = ["taskset", "-c", "1", "python3", "-c", STREAM, str(STREAMS), str(TOKENS)]
+        times: list[list[float]] = json.loads(host.run(client).stdout)
     if any(len(found) < 2 for found in times):
         raise BenchError(f"answers came in {', '.join(str(len(found)) for found in times)} parts")
     return times
