@@ -8,8 +8,8 @@ MAKEFLAGS += --no-print-directory
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
-# A file at a time, in the order they are named: what takes long begins first, and the unit tests fill what is left.
-PARALLEL := --numprocesses 3 --dist loadfile --no-loadscope-reorder
+# A file at a time, in the order they are collected. Most of the time tests wait for hosts: more of them than processors.
+PARALLEL := --numprocesses 6 --dist loadfile --no-loadscope-reorder
 # Tools start one another by name: molecule, ansible-runner and the tests start ansible-playbook.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 

@@ -93,16 +93,17 @@ def failed(rng: random.Random, of: Noise, drop: float, starts: int, settings: di
 
 
 def main() -> int:
-    """Run the simulation; 1 when a rate is not what is claimed."""
+    """Run the simulation."""
     parser = options("gate_power", (__doc__ or "").splitlines()[0], repeats=1000)
     parser.add_argument("--figure", choices=tuple(SPEED), default="decode", help="what is judged (%(default)s)")
     arguments = parser.parse_args()
     noises = [of for of in NOISES if of.figure == arguments.figure]
     rng = random.Random(SEED)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for of in noises:
         for spread in (None, 0.01):
-            settings = Performance(**({} if spread is None else {"start_spread": spread})).model_dump()
+            declared = Performance() if spread is None else Performance(start_spread=spread)
+            settings = declared.model_dump()
             for starts in STARTS if spread is None else (1,):
                 rates = {
                     drop: sum(failed(rng, of, drop, starts, settings) for _ in range(arguments.repeats))

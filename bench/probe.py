@@ -104,18 +104,10 @@ def theirs(vllm: Path, port: int, folder: Path) -> dict[str, float]:
 
 def _serve(vllm: Path, port: int, folder: Path, streams: int, requests: int) -> dict[str, Any]:
     target = folder / "result.json"
-    argv = [
+    argv: list[str | Path] = [
         *(vllm, "bench", "serve", "--backend", "openai", "--base-url", f"http://127.0.0.1:{port}"),
-        *(
-            "--endpoint",
-            "/v1/completions",
-            "--model",
-            "kimi",
-            "--tokenizer",
-            folder / "opt/simulator/model",
-            "--dataset-name",
-            "random",
-        ),
+        *("--endpoint", "/v1/completions", "--model", "kimi", "--tokenizer", folder / "opt/simulator/model"),
+        *("--dataset-name", "random"),
         *("--random-input-len", str(PROMPT_TOKENS), "--random-output-len", str(TOKENS), "--ignore-eos"),
         *("--num-prompts", str(requests), "--max-concurrency", str(streams), "--num-warmups", str(streams)),
         *("--disable-tqdm", "--save-result", "--result-dir", folder, "--result-filename", target.name),

@@ -13,6 +13,20 @@ settings.register_profile("servewright", deadline=None)
 settings.load_profile("servewright")
 
 
+# The longest first, so that no worker is left alone with one of them at the end.
+LONG = (
+    "hosts/test_verdicts.py", "hosts/test_lifecycle.py", "hosts/test_performance.py", "hosts/test_drift.py",
+    "hosts/test_drift_commands.py", "hosts/test_faults_of_the_controller.py", "packaging/test_sanity.py",
+    "hosts/test_trouble.py", "hosts/test_stop_and_start.py", "hosts/test_watch.py",
+)  # fmt: skip
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    folder = Path(__file__).parent
+    place = {folder / name: number for number, name in enumerate(LONG)}
+    items.sort(key=lambda item: place.get(item.path, len(LONG)))
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "failure(row, ...): brings rows of tests/failures.yml about")
 

@@ -26,6 +26,7 @@ __all__ = (
     "status", "verify", "watch",
 )  # fmt: skip
 
+
 @reported
 def follow(service, number, wait):
     """State of a transaction (`number` None: the latest); waits up to `wait` seconds for it to end."""
