@@ -192,6 +192,7 @@ def test_links_against_what_the_host_declares(subject, monkeypatch, word, declar
     if not message:
         assert found["evidence"]["p2p"] == ["OK"]
     assert links.links(subject(gpus=1, links=matrix(word), host={"interconnect": "nvlink"})) == []
+    assert links.links(subject(gpus=2, links="", host={"interconnect": "nvlink"})) == []  # a driver that tells nothing
 
 
 # Registers of bridges: (what it can, what is on). 0x1D: source validation and the three that redirect or forward.
