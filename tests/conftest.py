@@ -15,9 +15,9 @@ settings.load_profile("servewright")
 
 # The longest first, so that no worker is left alone with one of them at the end.
 LONG = (
-    "hosts/test_verdicts.py", "hosts/test_lifecycle.py", "hosts/test_performance.py", "hosts/test_drift.py",
-    "hosts/test_drift_commands.py", "hosts/test_faults_of_the_controller.py", "packaging/test_sanity.py",
-    "hosts/test_trouble.py", "hosts/test_stop_and_start.py", "hosts/test_watch.py",
+    "hosts/test_trouble.py", "hosts/test_drift.py", "hosts/test_lifecycle.py", "hosts/test_faults_of_the_controller.py",
+    "hosts/test_performance.py", "hosts/test_stop_and_start.py", "hosts/test_drift_commands.py",
+    "hosts/test_faults_on_the_host.py", "hosts/test_verdicts.py", "packaging/test_sanity.py",
 )  # fmt: skip
 
 
