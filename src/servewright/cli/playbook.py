@@ -73,12 +73,14 @@ def report(result: RunResult, common: Common, detailed: bool = False, quiet: boo
         sys.stdout.write(github.quiet(shown) if on_github else shown)
     sys.stdout.flush()
     try:
+        check_writable(common.junit, common.html)
         write(result, code, common.junit, common.html)
         if on_github:
             _to_github(result, code)
     except OSError as error:
         # The run is over and has its code, which says more than that of a missing report would.
-        print(f"error  {error}", file=sys.stderr)
+        if str(error) != result.error:
+            print(f"error  {error}", file=sys.stderr)
     return code
 
 

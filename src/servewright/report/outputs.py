@@ -13,8 +13,9 @@ def check_writable(*paths: Path | None) -> None:
     """Raise OSError for a file that could not be written: better now than after a deploy of ten minutes."""
     for path in filter(None, paths):
         folder = path.absolute().parent
-        if path.is_dir() or not os.access(folder, os.W_OK) or not folder.is_dir():
-            raise OSError(f"cannot write {path}: {'it is a folder' if path.is_dir() else f'no folder {folder}'}")
+        why = "it is a folder" if path.is_dir() else "" if folder.is_dir() else f"no folder {folder}"
+        if why or not os.access(path if path.exists() else folder, os.W_OK):
+            raise OSError(f"cannot write {path}: {why or 'no permission'}")
 
 
 def write(result: RunResult, code: int, junit: Path | None, html: Path | None) -> None:

@@ -33,7 +33,9 @@ def test_a_file_that_cannot_be_written_is_told_before_anything_runs(
     monkeypatch.setattr(playbook, "_run", lambda *_: pytest.fail("it ran"))
     monkeypatch.chdir(tmp_path)
     assert main.run(["deploy", option, "none/x"]) == 1
-    assert "cannot write none/x: no folder" in capsys.readouterr().out
+    out, err = capsys.readouterr()
+    assert out.startswith("error  cannot write none/x: no folder ")
+    assert err == ""
 
 
 def test_a_report_that_cannot_be_written_does_not_hide_the_verdict(
