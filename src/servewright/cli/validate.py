@@ -8,6 +8,7 @@ from servewright.artefact import ArtefactError, check
 from servewright.cli import playbook
 from servewright.cli.options import Common, Services
 from servewright.driver.results import RunResult
+from servewright.report.outputs import check_writable
 
 
 def validate(common: Common, services: Services = None) -> int:
@@ -16,6 +17,7 @@ def validate(common: Common, services: Services = None) -> int:
     if not (services or common.limit or common.extra_vars or common.ansible):
         try:
             check()
+            check_writable(common.junit, common.html)
             result = _without_ansible([Path(path) for path in playbook.inventories(common) if "," not in path])
         except (ArtefactError, OSError, ValueError) as error:
             result = RunResult("validate", error=str(error))

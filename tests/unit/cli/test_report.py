@@ -27,12 +27,13 @@ def test_what_is_refused_by_validation_is_in_them_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("option", ["--junit", "--html"])
+@pytest.mark.parametrize("command", ["deploy", "validate"])
 def test_a_file_that_cannot_be_written_is_told_before_anything_runs(
-    option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    command: str, option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(playbook, "_run", lambda *_: pytest.fail("it ran"))
     monkeypatch.chdir(tmp_path)
-    assert main.run(["deploy", option, "none/x"]) == 1
+    assert main.run([command, option, "none/x"]) == 1
     out, err = capsys.readouterr()
     assert out.startswith("error  cannot write none/x: no folder ")
     assert err == ""

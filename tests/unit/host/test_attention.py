@@ -27,6 +27,19 @@ def test_what_is_known_to_work_is_let_through():
     assert severities(SGLANG, backend="trtllm_mla", major=10) == []
 
 
+def test_a_backend_tells_the_kind_of_models_that_it_is_for():
+    assert attention.kind_of_backend("flashinfer_mla_sparse") == "sparse_mla"
+    assert attention.kind_of_backend("trtllm_mla") == "mla"
+    assert attention.kind_of_backend("trtllm_mha") is None
+
+
+def test_a_finding_names_the_backend_where_it_is_to_blame_and_the_engine_where_all_backends_are():
+    ((_, of_backend, _),) = attention.findings({**SGLANG, "backend": "trtllm_mla", "version": "0.5.10"})
+    assert of_backend.startswith("attention backend trtllm_mla on compute capability 12.x: its MLA prefill has")
+    ((_, of_engine, _),) = attention.findings({**SGLANG, "version": "0.5.9", "backend": "triton", "experts": 8})
+    assert of_engine.startswith("sglang 0.5.9 on compute capability 12.x: expert parallelism served gibberish")
+
+
 @pytest.mark.failure("4.1")
 def test_4_1_a_backend_without_a_kernel_for_the_gpu_is_refused_in_the_versions_that_fail():
     assert severities(SGLANG, backend="trtllm_mla", version="0.5.10") == ["refuse"]
