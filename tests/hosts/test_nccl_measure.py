@@ -141,11 +141,13 @@ def test_tune_gives_a_table_and_a_profile_that_uses_it(host, declare, deployed, 
     compiler.chmod(0o755)
     try:
         options = ("--stop", "--rehearsal", "--out", str(tmp_path), "--channels", "2", "--ablate", "pcie-ll-ring")
-        command = [BIN / "servewright", "nccl", "tune", "kimi", "-i", declare(kimi()), *QUICK, *options]
+        held = kimi(nccl={"environment": {"NCCL_CUMEM_HOST_ENABLE": "0"}})
+        command = [BIN / "servewright", "nccl", "tune", "kimi", "-i", declare(held), *QUICK, *options]
         done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     finally:
         compiler.unlink()
     assert done.returncode == 0, done.stdout + done.stderr
+    assert "in every case, as declared: NCCL_CUMEM_HOST_ENABLE=0\n" in done.stdout
     (effects,) = [part for part in done.stdout.split("\n\n") if "against nothing set, and against pcie-ll-ring" in part]
     assert [line.split()[0] for line in effects.splitlines()[2:]] == sorted(built_in()["pcie-ll-ring"].settings)
     folder = tmp_path / "gpu1/kimi"
@@ -163,12 +165,19 @@ def test_without_a_compiler_tune_says_so_and_chooses_one_environment(host, decla
     for plugin in host.root.glob("usr/local/lib/servewright/libservewright-tuner-*.so"):
         plugin.unlink()
     options = ("--stop", "--rehearsal", "--out", str(tmp_path), "--channels", "2", "--weight-prefill", "0")
-    done = servewright("nccl", "tune", "kimi", "-i", declare(kimi()), *QUICK, *options)
+    off = {"environment": {"NCCL_P2P_DISABLE": "1"}}
+    without_p2p = kimi(nccl=off, options={"disable_custom_all_reduce": True})
+    done = servewright("nccl", "tune", "kimi", "-i", declare(without_p2p), *QUICK, *options)
     assert done.code == 0, done.text
     assert "no C compiler is here" in done.service()["message"]
     assert done.service()["measured"]["outcome"]["how"].startswith("single: ")
-    (made,) = yaml.safe_load((tmp_path / "gpu1/kimi/profile.yml").read_text())["servewright_nccl_profiles"]
+    folder = tmp_path / "gpu1/kimi"
+    (made,) = yaml.safe_load((folder / "profile.yml").read_text())["servewright_nccl_profiles"]
     assert "NCCL_TUNER_PLUGIN" not in made["settings"]
+    # What does not work on a host is not tried there.
+    cases = json.loads((folder / "sweep.json").read_text())["cases"]
+    assert {case["effective"].get("NCCL_P2P_DISABLE") for case in cases} == {"1"}
+    assert made["settings"]["NCCL_P2P_DISABLE"]["value"] == "1"
 
 
 def test_a_hang_in_the_first_all_reduce_is_named_and_the_service_is_back(host, declare, deployed):

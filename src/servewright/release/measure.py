@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from servewright.nccl import profiles
-from servewright.nccl.measure.cases import NOTHING
+from servewright.nccl.measure.cases import HELD, NOTHING
 from servewright.nccl.measure.forks import NEEDS_EXEC
 from servewright.nccl.measure.sizes import DECODE_TOKENS, PREFILL_TOKENS
 from servewright.spec import validate
@@ -69,6 +69,7 @@ def request(what: str, release: Mapping[str, Any], options: Options, variables: 
         "channels": options.channels,
         "ablate": ablate,
         "rehearsal": options.rehearsal,
+        "held": {name: release["environment"][name] for name in HELD if name in release["environment"]},
         "dtype": flags[flags.index("--dtype") + 1] if "--dtype" in flags[:-1] else None,
     }
 

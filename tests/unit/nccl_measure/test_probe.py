@@ -93,8 +93,10 @@ def test_each_case_sees_its_environment_and_no_other(tmp_path: Path) -> None:
 
 
 def test_a_switched_off_multicast_stays_off() -> None:
-    result = _run(_job(cases.Case("nothing set")), NCCL_NVLS_ENABLE="0")
-    assert result["cases"][0]["effective"]["NCCL_NVLS_ENABLE"] == "0"
+    result = _run(_job(cases.Case("nothing set")), NCCL_NVLS_ENABLE="0", NCCL_P2P_DISABLE="1", NCCL_PROTO="LL")
+    effective = result["cases"][0]["effective"]
+    assert (effective["NCCL_NVLS_ENABLE"], effective["NCCL_P2P_DISABLE"]) == ("0", "1")
+    assert "NCCL_PROTO" not in effective
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,13 @@ OWN = {"name": "ours", "settings": {"NCCL_PROTO": {"value": "Simple", "reason": 
 
 
 def _request(
-    what: str = "bench", argv: tuple[str, ...] = (), own: dict[str, Any] = OWN, **options: Any
+    what: str = "bench",
+    argv: tuple[str, ...] = (),
+    own: dict[str, Any] = OWN,
+    declared: dict[str, str] = SIX,
+    **options: Any,
 ) -> dict[str, Any]:
-    release = {"environment": {**SIX, "PATH": "/bin"}, "nccl": sorted(SIX), "argv": list(argv)}
+    release = {"environment": {**declared, "PATH": "/bin"}, "nccl": sorted(declared), "argv": list(argv)}
     variables = {"servewright_nccl_profiles": [own]}
     return measure.request(what, release, measure.Options.model_validate(options), variables)
 
@@ -33,6 +37,12 @@ def test_named_profiles_alone_are_compared_with_both() -> None:
 def test_an_ablated_profile_is_measured_whole_as_well() -> None:
     found = _request("tune", profiles=["ours"], ablate="pcie-ll-ring")
     assert (found["ablate"], found["profiles"]["pcie-ll-ring"]["NCCL_PROTO"]) == ("pcie-ll-ring", "LL")
+
+
+def test_what_is_declared_of_the_hardware_is_held_and_what_is_declared_of_speed_is_not() -> None:
+    assert _request()["held"] == {}
+    held = _request(declared={**SIX, "NCCL_P2P_DISABLE": "1"})
+    assert held["held"] == {"NCCL_P2P_DISABLE": "1"}
 
 
 def test_the_dtype_is_the_engines() -> None:

@@ -24,7 +24,7 @@ def complete(release, request, facts):
     return dict(
         request,
         ranks=min(len(release["gpus"]), ranks) if ranks > 1 else len(release["gpus"]),
-        topology=interconnect(release["gpus"]),
+        topology="pcie" if request["held"].get("NCCL_P2P_DISABLE") == "1" else interconnect(release["gpus"]),
         config=os.path.join(release["model"]["path"], "config.json"),
         plugin=None,
         models=sorted({facts[index]["name"] for index in release["gpus"] if index in facts}),

@@ -88,12 +88,13 @@ def _tables(what: str, ablated: str | None, service: dict[str, Any], records: di
         return
     read = record.read(records[name])
     summaries = compare.summarise(read.timings)
-    yield f"{service['service']}: {read.heading()}"
+    outcome = service["measured"]["outcome"]
+    held = " ".join(f"{variable}={value}" for variable, value in outcome.get("held", {}).items())
+    yield f"{service['service']}: {read.heading()}" + (f"\nin every case, as declared: {held}" if held else "")
     for collective in dict.fromkeys(collective for _, collective, _ in summaries):
         yield table.times(summaries, collective)
         if name == "verify":
             yield table.pairs(read.timings, collective, "tuned")
-    outcome = service["measured"]["outcome"]
     scores = [f"  {row['slowdown']:.2f}  {row['case']}" for row in outcome.get("scores", [])]
     if scores:
         yield "\n".join(["slower than the best at each size, by weight of decode and prefill (1 is best):", *scores])

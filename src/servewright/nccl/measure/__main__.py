@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -41,14 +42,16 @@ class Bench:
 
 
 def measured(request: Request, bench: Bench) -> dict[str, Any]:
-    """The outcome as JSON. Raises what `tune.run` raises."""
+    """The outcome as JSON, with what was held in every case. Raises what `tune.run` raises."""
+    held = {name: os.environ[name] for name in cases.HELD if name in os.environ}
     if request.what == "bench":
-        return side_by_side(request, bench)
+        return side_by_side(request, bench) | {"held": held}
     if request.ablate:
         found = cases.ablation(request.ablate, request.plan.profiles[request.ablate])
         share = request.plan.seconds * tune.ABLATION_SHARE
         bench.measure("ablation", tune.paced(tune.in_gangs(cases.rounds(found, 4), tune.GANG), share))
-    return tune.run(request.plan, bench.measure).as_json()
+    outcome = tune.run(request.plan, bench.measure).as_json()
+    return outcome | {"held": held, "environment": held | outcome["environment"]}
 
 
 def side_by_side(request: Request, bench: Bench) -> dict[str, Any]:

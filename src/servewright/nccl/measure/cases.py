@@ -22,9 +22,12 @@ CHANNELS = (2, 4, 8, 16, 32)
 """One channel was never the best of anything measured so far."""
 PLUGIN = "NCCL_TUNER_PLUGIN"
 TABLE = "NCCL_TUNER_CONFIG_FILE"
+HELD = ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_NVLS_ENABLE", "NCCL_CUMEM_HOST_ENABLE", "NCCL_IB_DISABLE",
+        "NCCL_SOCKET_IFNAME")  # fmt: skip
+"""What a service declares of these says what works on its host, not what is fast: it holds in every case."""
 ENDLESS = 2**63 - 1
 NOTHING = "nothing set"
-"""The name of the case without any variable."""
+"""The name of the case without any variable, but those held."""
 
 
 @dataclass(frozen=True)

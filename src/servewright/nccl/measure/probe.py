@@ -24,16 +24,13 @@ from pathlib import Path
 from typing import Any
 
 from . import host, ranks
-from .cases import TABLE, Case, Job
+from .cases import HELD, TABLE, Case, Job
 from .diagnosis import diagnosis
 from .forks import Followed, Start, fork, hear
 
 Json = dict[str, Any]
 
 SCHEMA = "servewright.nccl.probe/1"
-# The environment of whoever starts the probe must not change what is measured. Switching NVLink multicast off is a
-# statement about the hardware, though, and stays.
-INHERITED = ("NCCL_NVLS_ENABLE",)
 FACTS_TIMEOUT = 90.0
 TAIL = 4000
 """Characters of what a rank printed last that are kept for a diagnosis."""
@@ -66,7 +63,8 @@ def explain(start: Start, log: Path, facts: Json) -> Json:
 
 
 def case_environment(case: Case, folder: Path) -> dict[str, str]:
-    environment = {key: text for key, text in os.environ.items() if not key.startswith("NCCL_") or key in INHERITED}
+    # The environment of whoever starts the probe must not change what is measured, but for what is held.
+    environment = {key: text for key, text in os.environ.items() if not key.startswith("NCCL_") or key in HELD}
     environment.update(case.environment)
     for variable, text in case.files.items():
         path = folder / variable
