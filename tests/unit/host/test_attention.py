@@ -40,6 +40,21 @@ def test_a_finding_names_the_backend_where_it_is_to_blame_and_the_engine_where_a
     assert of_engine.startswith("sglang 0.5.9 on compute capability 12.x: expert parallelism served gibberish")
 
 
+@pytest.mark.parametrize(
+    ("major", "left"),
+    [
+        (8, set()),
+        (9, {"flashmla", "flashmla_sparse", "flash_attn_mla"}),
+        (10, {"flashmla", "flashmla_sparse", "cutlass_mla", "flashinfer_mla", "flashinfer_mla_sparse"}),
+        (12, {"flashinfer_mla_sparse_sm120"}),
+    ],
+)
+def test_which_backends_for_mla_vllm_has_on_a_gpu_besides_triton(major, left):
+    named = {name for rule in attention.RULES if rule.engine == "vllm" for name in rule.backends or () if "mla" in name}
+    allowed = {name for name in named if "refuse" not in severities(VLLM, backend=name, kind=None, major=major)}
+    assert allowed == {*left, "triton_mla"}
+
+
 @pytest.mark.failure("4.1")
 def test_4_1_a_backend_without_a_kernel_for_the_gpu_is_refused_in_the_versions_that_fail():
     assert severities(SGLANG, backend="trtllm_mla", version="0.5.10") == ["refuse"]
