@@ -38,14 +38,13 @@ TARGET_RATIO = 1.02
 TIMER = "systemctl start servewright-drift.service"
 MODULE = "python3 -I /usr/local/lib/servewright/host.pyz drift > /dev/null"
 # What runs on the host while answers come, each in a login of its own, which takes time, too.
+ONE_LOOK = {"one look of the timer": f"sleep 1; {TIMER}", "one look of the module": f"sleep 1; {MODULE}"}
 BESIDE = {
     QUIET: "sleep 1",
     AGAIN: "sleep 1",
-    "one look of the timer": f"sleep 1; {TIMER}",
-    "one look of the module": f"sleep 1; {MODULE}",
+    **ONE_LOOK,
     "looks of the timer without a pause": f"sleep 1; while [ -e /run/looking ]; do {TIMER} || exit; done",
 }
-ONE_LOOK = ("one look of the timer", "one look of the module")
 METRICS = "/run/metrics"
 
 STREAM = """

@@ -17,7 +17,7 @@ from .measure import start as measuring
 from .nccl import proof as nccl_proof
 from .performance import baselines
 from .performance import bench as performance_bench
-from .results import VERDICTS, of_transaction, reported, result, seconds
+from .results import VERDICTS, of_transaction, reported, result, seconds, verdict_of
 from .watch import judge
 from .watch import run as watching
 
@@ -144,8 +144,7 @@ def drift(services, repair=False, allow_restart=False, requester="", reason="", 
             results = [mend(look(f["service"]), allow_restart) if f["service"] in names else f for f in looked]
             return _restarted(results, requester, reason, notes)
     except HostError as error:
-        verdict = "busy" if isinstance(error, BusyError) else "error"
-        return [dict(f, verdict=verdict, message=str(error)) if f["service"] in names else f for f in looked]
+        return [dict(f, verdict=verdict_of(error), message=str(error)) if f["service"] in names else f for f in looked]
 
 
 def _restarted(looked, requester, reason, notes):
@@ -161,7 +160,7 @@ def _restarted(looked, requester, reason, notes):
             found.update(launch.restart(found["service"], found["release"], "repair", requester, reason, notes))
             started = found["verdict"] == "running"
         except HostError as error:
-            found.update(verdict="busy" if isinstance(error, BusyError) else "error", message=str(error))
+            found.update(verdict=verdict_of(error), message=str(error))
     return looked
 
 

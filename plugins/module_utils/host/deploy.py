@@ -18,9 +18,9 @@ from . import (
     users,
 )
 from .assess import assess, between, displaced, restarts, running
-from .errors import BusyError, HostError
+from .errors import HostError
 from .preflight import command_line
-from .results import reported, result
+from .results import reported, result, verdict_of
 
 
 def deploy(declared, secrets, check, requester="", reason="", lock_wait=0.0, host=None, plan=None):
@@ -67,7 +67,7 @@ def _deploy(declared, secrets, check, requester, reason, lock_wait, plan, timer)
                     item["result"].update(_start(item, requester, reason, notes) if first else {"verdict": "pending"})
             return results
     except HostError as error:
-        verdict = "busy" if isinstance(error, BusyError) else "error"
+        verdict = verdict_of(error)
         return [
             result(item["result"]["service"], verdict, message=str(error)) if item in changing else item["result"]
             for item in items

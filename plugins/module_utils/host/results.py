@@ -24,6 +24,11 @@ def result(service, verdict, **more):
     return {"service": service, "verdict": verdict, **empty, **more}
 
 
+def verdict_of(error):
+    """The verdict of what met a HostError."""
+    return "busy" if isinstance(error, BusyError) else "error"
+
+
 def reported(command):
     """An expected error of a command becomes its result."""
 
@@ -31,10 +36,8 @@ def reported(command):
     def guarded(service, *arguments, **options):
         try:
             return command(service, *arguments, **options)
-        except BusyError as error:
-            return result(service, "busy", message=str(error))
         except HostError as error:
-            return result(service, "error", message=str(error))
+            return result(service, verdict_of(error), message=str(error))
 
     return guarded
 

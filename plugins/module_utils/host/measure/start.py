@@ -65,12 +65,9 @@ def _begin(release, request, program, stops, **origin):
         "plugin": request["plugin"],
         "seconds": request["seconds"] + START_SECONDS,
         "environment": {
-            **{
-                name: value
-                for name, value in release["environment"].items()
-                if name not in release["nccl"] and not name.startswith("NCCL_")
-            },
-            **request["held"],
+            name: value
+            for name, value in release["environment"].items()
+            if name in request["held"] or (name not in release["nccl"] and not name.startswith("NCCL_"))
         },
     }
     facts = {"release": number, "previous": number, "restart": bool(stops), "notes": notes}
