@@ -73,7 +73,6 @@ def report(result: RunResult, common: Common, detailed: bool = False, quiet: boo
         sys.stdout.write(github.quiet(shown) if on_github else shown)
     sys.stdout.flush()
     try:
-        check_writable(common.junit, common.html)
         write(result, code, common.junit, common.html)
         if on_github:
             _to_github(result, code)

@@ -19,7 +19,8 @@ def check_writable(*paths: Path | None) -> None:
 
 
 def write(result: RunResult, code: int, junit: Path | None, html: Path | None) -> None:
-    """Write those that were asked for. Raises OSError."""
+    """Write those that were asked for. Raises OSError, in the words of check_writable where it can tell why."""
+    check_writable(junit, html)
     when = datetime.now(UTC)
     if junit:
         from servewright.report.junit import junit as as_junit

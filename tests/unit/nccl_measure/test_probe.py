@@ -92,7 +92,7 @@ def test_each_case_sees_its_environment_and_no_other(tmp_path: Path) -> None:
     assert two["NCCL_NVLS_ENABLE"] == "0"
 
 
-def test_a_switched_off_multicast_stays_off() -> None:
+def test_what_is_held_stays_and_what_is_for_speed_does_not() -> None:
     result = _run(_job(cases.Case("nothing set")), NCCL_NVLS_ENABLE="0", NCCL_P2P_DISABLE="1", NCCL_PROTO="LL")
     effective = result["cases"][0]["effective"]
     assert (effective["NCCL_NVLS_ENABLE"], effective["NCCL_P2P_DISABLE"]) == ("0", "1")

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -43,7 +42,7 @@ class Bench:
 
 def measured(request: Request, bench: Bench) -> dict[str, Any]:
     """The outcome as JSON, with what was held in every case. Raises what `tune.run` raises."""
-    held = {name: os.environ[name] for name in cases.HELD if name in os.environ}
+    held = probe.held()
     if request.what == "bench":
         return side_by_side(request, bench) | {"held": held}
     if request.ablate:

@@ -62,10 +62,15 @@ def explain(start: Start, log: Path, facts: Json) -> Json:
     return diagnosis("hang", detail)
 
 
+def held() -> dict[str, str]:
+    """What whoever starts the probe has set of what holds in every case."""
+    return {variable: os.environ[variable] for variable in HELD if variable in os.environ}
+
+
 def case_environment(case: Case, folder: Path) -> dict[str, str]:
     # The environment of whoever starts the probe must not change what is measured, but for what is held.
-    environment = {key: text for key, text in os.environ.items() if not key.startswith("NCCL_") or key in HELD}
-    environment.update(case.environment)
+    environment = {key: text for key, text in os.environ.items() if not key.startswith("NCCL_")}
+    environment |= {**held(), **case.environment}
     for variable, text in case.files.items():
         path = folder / variable
         path.write_text(text, encoding="utf-8")

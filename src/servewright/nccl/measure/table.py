@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from .cases import NOTHING, only, without
+from .cases import COLLECTIVE, NOTHING, only, without
 from .compare import Key, Summary, cases, compare, paired, sizes, summarise
 from .record import Record, Timing
 
@@ -58,14 +58,14 @@ def pairs(timings: Sequence[Timing], collective: str, one: str, others: Sequence
     return f"{collective}, time of {one} against each other in the same round (95 % interval)\n{_columns(rows)}"
 
 
-def effects(found: Record, profile: str, collective: str = "all_reduce", at: Sequence[int] = ()) -> str:
+def effects(found: Record, profile: str, at: Sequence[int] = ()) -> str:
     """What the ablation of a profile says of each variable: it alone against nothing, and the rest against all.
 
     Above 1 under `alone` the variable slows; above 1 under `without` leaving it out slows, so it helps. At the sizes
     `at`, else at the smallest, the middle and the largest.
     """
     summaries = summarise(found.timings)
-    measured = sizes(summaries, collective)
+    measured = sizes(summaries, COLLECTIVE)
     at = at or sorted({measured[0], measured[len(measured) // 2], measured[-1]})
     environment = next(case["environment"] for case in found.raw["cases"] if case["name"] == profile)
     rows = [["variable", *(f"{word} {size(count)}" for word in ("alone", "without") for count in at)]]
@@ -73,10 +73,10 @@ def effects(found: Record, profile: str, collective: str = "all_reduce", at: Seq
         cells = [variable]
         for case, base in ((only(variable), NOTHING), (without(profile, variable), profile)):
             for count in at:
-                one = summaries.get((case, collective, count))
-                cells.append(_ratio(one, summaries.get((base, collective, count))))
+                one = summaries.get((case, COLLECTIVE, count))
+                cells.append(_ratio(one, summaries.get((base, COLLECTIVE, count))))
         rows.append(cells)
-    return f"{collective}, time against nothing set, and against {profile}\n{_columns(rows)}"
+    return f"{COLLECTIVE}, time against nothing set, and against {profile}\n{_columns(rows)}"
 
 
 def _ratio(one: Summary | None, base: Summary | None) -> str:
