@@ -8,7 +8,7 @@ import struct
 import pytest
 
 from tests.hosts.commands import Library, invocation, rendered, service
-from tests.hosts.mutations import TABLE
+from tests.hosts.mutations import PACKAGES, TABLE
 
 # Little is asked of what serves: what the gates find is the matter of other tests.
 VERIFY = {**service()["verify"], "stable": 0, "stall_timeout": 30, "burst": {"requests": 0}, "long_prompt": 0}
@@ -30,33 +30,59 @@ echo 0 > /root/overcommit && mount --bind /root/overcommit /proc/sys/vm/overcomm
 
 
 @pytest.fixture(scope="module")
-def library(testbed, simulator):
-    """A host with one deployed service, for all mutations in turn."""
+def boot(testbed, simulator):
+    """Boots a host with one deployed service, in place of the one before."""
+    hosts = []
 
     def prepare(root):
         simulator(root)
+        extra = root / PACKAGES.lstrip("/") / "extra"
+        extra.mkdir()
+        (extra / "__init__.py").touch()
         # PCI configuration space: ACS (0x000D) is the first extended capability, its control register zero.
         space = bytearray(4096)
         struct.pack_into("<IHH", space, 0x100, 0x0001000D, 0x7F, 0)
         (root / "root/config").write_bytes(space)
         (root / "etc/token").write_text("canary\n")
 
-    host = testbed.boot("drift", prepare=prepare)
-    host.run(HARDWARE)
-    library = Library(host)
-    declared = service(
-        environment={"SIM_LOAD_SECONDS": "0.1", "SIM_LIFE_SCALE": "0.1"},
-        secrets={"HF_TOKEN": {"file": "/etc/token"}},
-        verify=VERIFY,
-        watch={"every": 86400},
-        limits={"stop_timeout": 10, "gpu_wait": 20, "start_timeout": 60, "restart_delay": 1, "restart_burst": 100},
-    )
-    assert library.deploy(rendered(declared, NCCL))["verdict"] == "committed"
-    # A copy for the tests, as a module has its own: one of the mutations removes the host's.
-    library.path = "/root/library.pyz"
-    host.run(f"cp /usr/local/lib/servewright/host.pyz {library.path}")
+    def boot():
+        while hosts:
+            testbed.destroy(hosts.pop())
+        host = testbed.boot("drift", prepare=prepare)
+        hosts.append(host)
+        host.run(HARDWARE)
+        library = Library(host)
+        declared = service(
+            environment={"SIM_LOAD_SECONDS": "0.1", "SIM_LIFE_SCALE": "0.1"},
+            secrets={"HF_TOKEN": {"file": "/etc/token"}},
+            verify=VERIFY,
+            watch={"every": 86400},
+            limits={"stop_timeout": 10, "gpu_wait": 20, "start_timeout": 60, "restart_delay": 1, "restart_burst": 100},
+        )
+        assert library.deploy(rendered(declared, NCCL))["verdict"] == "committed"
+        # A copy for the tests, as a module has its own: one of the mutations removes the host's.
+        library.path = "/root/library.pyz"
+        host.run(f"cp /usr/local/lib/servewright/host.pyz {library.path}")
+        return library
+
+    yield boot
+    while hosts:
+        testbed.destroy(hosts.pop())
+
+
+@pytest.fixture(scope="module")
+def kept():
+    """The library of the host that the mutations before have left healthy, if one has."""
+    return []
+
+
+@pytest.fixture
+def library(boot, kept):
+    """One host for all mutations in turn; a test that fails leaves a new one to the next."""
+    library = kept.pop() if kept else boot()
     yield library
-    testbed.destroy(host)
+    if look(library)["verdict"] == "ok":
+        kept.append(library)
 
 
 def look(library):

@@ -51,6 +51,14 @@ def active(state):
     return state["ActiveState"] in ("active", "reloading")
 
 
+def stopping(unit, state):
+    """True while somebody has a unit stopped: one that ends by itself passes through the same state, unasked."""
+    if state["ActiveState"] != "deactivating":
+        return False
+    job = run(["systemctl", "list-jobs", "--no-legend", "--no-pager", unit]).stdout.split()  # number, unit, type, state
+    return job[2:3] in (["stop"], ["restart"])
+
+
 def running(pattern):
     """Names of the units that match a pattern and are starting, running or ending."""
     out = run(

@@ -62,6 +62,40 @@ def test_a_service_that_was_never_committed_is_healthy_and_an_unknown_one_is_not
 
 
 @pytest.mark.parametrize(
+    ("active", "sub", "restarts", "job", "found"),
+    [
+        ("active", "running", 3, "", []),
+        ("activating", "start-pre", 0, "start", []),  # somebody starts it
+        ("activating", "start-pre", 1, "start", ["service.restarting"]),
+        ("activating", "auto-restart", 0, "", ["service.restarting"]),
+        ("deactivating", "stop-sigterm", 1, "stop", []),
+        ("deactivating", "stop-sigterm", 0, "restart", []),
+        ("deactivating", "stop-post", 0, "start", ["service.restarting"]),  # a check before its start failed
+        ("deactivating", "stop-post", 2, "", ["service.restarting"]),
+        ("failed", "failed", 2, "", ["service.down"]),
+        ("inactive", "dead", 0, "", ["service.down"]),
+    ],
+)
+def test_a_service_that_ends_by_itself_is_told_from_one_that_is_started_or_stopped(
+    monkeypatch, active, sub, restarts, job, found
+):
+    jobs = f"91 kimi.service {job} running\n" if job else ""
+    monkeypatch.setattr(drift.subject.systemd, "run", lambda argv: SimpleNamespace(stdout=jobs))
+    monkeypatch.setattr(drift.state.systemd, "log", lambda unit, lines: [])
+    subject = object.__new__(drift.subject.Subject)
+    subject.service, subject.unit = "kimi", "kimi.service"
+    subject.state = {
+        "ActiveState": active,
+        "SubState": sub,
+        "NRestarts": restarts,
+        "ExecMainCode": 1,
+        "ExecMainStatus": 1,
+        "Result": "exit-code",
+    }
+    assert [one["id"] for one in drift.state.find(subject)] == found
+
+
+@pytest.mark.parametrize(
     ("old", "new", "evidence", "mended_by"),
     [
         ({}, {"A": "1"}, "A: new", "undo"),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import pytest
 
-from ansible_collections.servewright.llm.plugins.module_utils.host import timers
+from ansible_collections.servewright.llm.plugins.module_utils.host import systemd, timers
 from ansible_collections.servewright.llm.plugins.module_utils.host.http import HttpError
 from ansible_collections.servewright.llm.plugins.module_utils.host.journal import Journal
 from ansible_collections.servewright.llm.plugins.module_utils.host.load import Load, WorkingError, once
@@ -180,18 +181,25 @@ def test_what_differs_of_a_timer_is_named(root):
 
 
 @pytest.mark.parametrize(
-    ("state", "result", "code", "last", "verdict"),
+    ("state", "job", "result", "code", "last", "verdict"),
     [
-        ("inactive", "success", 1, "committed", judge.STOPPED),
-        ("failed", "timeout", 2, "committed", judge.STOPPED),  # killed, as it did not end when asked to
-        ("failed", "timeout", 0, "committed", judge.FAILING),  # its start took too long
-        ("failed", "exit-code", 1, "committed", judge.FAILING),
-        ("inactive", "success", 1, "rollback_failed", judge.FAILING),  # a transaction left it so
-        ("activating", "exit-code", 1, "committed", judge.LOADING),
-        ("deactivating", "success", 0, "committed", judge.STOPPED),
+        ("inactive", "", "success", 1, "committed", judge.STOPPED),
+        ("failed", "", "timeout", 2, "committed", judge.STOPPED),  # killed, as it did not end when asked to
+        ("failed", "", "timeout", 0, "committed", judge.FAILING),  # its start took too long
+        ("failed", "", "exit-code", 1, "committed", judge.FAILING),
+        ("inactive", "", "success", 1, "rollback_failed", judge.FAILING),  # a transaction left it so
+        ("activating", "start", "exit-code", 1, "committed", judge.LOADING),
+        ("deactivating", "stop", "success", 0, "committed", judge.STOPPED),
+        ("deactivating", "restart", "success", 0, "committed", judge.STOPPED),
+        ("deactivating", "start", "exit-code", 1, "committed", judge.LOADING),  # a check before its start failed
+        ("deactivating", "", "exit-code", 1, "committed", judge.LOADING),  # ended by itself
     ],
 )
-def test_a_service_that_does_not_run_was_stopped_or_has_failed(root, state, result, code, last, verdict):
+def test_a_service_that_does_not_run_was_stopped_or_has_failed(
+    root, monkeypatch, state, job, result, code, last, verdict
+):
     Journal.new("kimi").step(last)
+    jobs = f"91 kimi.service {job} running\n" if job else ""
+    monkeypatch.setattr(systemd, "run", lambda argv: SimpleNamespace(stdout=jobs))
     shown = {"ActiveState": state, "SubState": "x", "Result": result, "ExecMainCode": code, "ExecMainStatus": 9}
     assert not_running("kimi", shown)[0] == verdict

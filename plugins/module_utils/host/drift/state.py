@@ -1,4 +1,4 @@
-"""The service is down, or keeps ending."""
+"""The service is down, or ends by itself again and again."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ def find(subject):
     if systemd.active(state) or subject.changing:
         return
     ended = ready.ending(state)
-    if state["ActiveState"] == "activating":
-        name, message = "service.restarting", f"keeps ending: {state['NRestarts']} restarts, last {ended}"
+    if state["ActiveState"] in ("activating", "deactivating"):
+        name, message = "service.restarting", f"ends by itself: {state['NRestarts']} restarts, last {ended}"
     else:
         name, message = "service.down", f"is down: {state['ActiveState']}, {ended}"
     yield finding(

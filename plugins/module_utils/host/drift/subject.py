@@ -41,12 +41,12 @@ class Subject:
     def pid(self):
         return self.state["MainPID"] if systemd.active(self.state) else 0
 
-    @property
+    @cached_property
     def changing(self):
-        """What systemd is doing with the unit at this moment, or ""."""
+        """What somebody has systemd do with the unit at this moment, or ""."""
         state = self.state
         begins = state["ActiveState"] == "activating" and state["SubState"] != "auto-restart" and not state["NRestarts"]
-        return "being started" if begins else "being stopped" if state["ActiveState"] == "deactivating" else ""
+        return "being started" if begins else "being stopped" if systemd.stopping(self.unit, state) else ""
 
     @cached_property
     def files(self):

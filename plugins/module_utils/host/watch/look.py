@@ -44,7 +44,8 @@ def seen(verdict, message="", invocation=None, moved=False, results=()):
 def not_running(service, state):
     """Verdict and words for a unit that is not active."""
     words = "the unit is {} ({}): {}".format(state["ActiveState"], state["SubState"], ready.ending(state))
-    if state["ActiveState"] == "activating":
+    unit = paths.unit_name(service)
+    if state["ActiveState"] in ("activating", "deactivating") and not systemd.stopping(unit, state):
         return judge.LOADING, words
     last = journal.latest(service)
     failed = last is not None and [step["step"] for step in last.steps()][-1:] == ["rollback_failed"]
