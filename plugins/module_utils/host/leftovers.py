@@ -1,8 +1,8 @@
 """Processes that a service left behind: ended when they are provably its own, else only named.
 
 The proof is the kernel's record of where a process belongs, never its name or the GPU it sits on: it is in the control
-group of the service's unit; or it is in no other unit's, runs as the service's user, and the environment that it was
-started with names this service or a start of its unit that the host's log knows.
+group of the service's unit; or it is in no other unit's and in no container, runs as the service's user, and the
+environment that it was started with names this service or a start of its unit that the host's log knows.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _proof(pid, service, user):
     unit, where = paths.unit_name(service), proc.unit(pid)
     if where == unit:
         return "it is in the unit's control group"
-    if where or proc.uid(pid) != _uid(user):
+    if where or proc.uid(pid) != _uid(user) or not proc.same_processes(pid):
         return None
     environment = proc.environment(pid) or {}
     if environment.get(paths.SERVICE_VARIABLE) == service:

@@ -127,13 +127,37 @@ def most_open_files():
 
 
 def unit(pid):
-    """Name of the systemd unit a process belongs to, or ""."""
-    data = _read(pid, "cgroup") or b""
-    for line in data.decode("utf-8", "replace").splitlines():
-        for part in reversed(line.split("/")):
-            if part.endswith((".service", ".scope")):
-                return part
+    """Name of the systemd unit a process belongs to, or "": below slices, the outermost one.
+
+    What is inside of it has any name: the manager of a user, or of a container, has units of its own.
+    """
+    for part in _below(_group(1), _group(pid)).split("/"):
+        if part.endswith((".service", ".scope")):
+            return part
+        if part and not part.endswith(".slice"):
+            break
     return ""
+
+
+def _group(pid):
+    """Path of a process in systemd's hierarchy of control groups: its own in version 1, else the only one."""
+    lines = (_read(pid, "cgroup") or b"").decode("utf-8", "replace").splitlines()
+    paths = dict(line.split(":", 2)[1:] for line in lines)
+    return paths.get("name=systemd", paths.get("", ""))
+
+
+def _below(manager, group):
+    """A path as systemd sees it: in a container that shares its host's name space, PID 1 is not at the top."""
+    top = manager[: -len("/init.scope")] if manager.endswith("/init.scope") else ""
+    return group[len(top) :] if group.startswith(top + "/") else ""
+
+
+def same_processes(pid):
+    """True when a process is of this host, not of a container on it: they number processes in the same name space."""
+    try:
+        return os.path.samefile(f"/proc/{pid}/ns/pid", "/proc/self/ns/pid")
+    except OSError:
+        return False
 
 
 def all_pids():

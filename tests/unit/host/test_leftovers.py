@@ -39,6 +39,7 @@ def test_2_2_and_2_3_the_proof_is_the_kernels_record(monkeypatch, unit, own_user
     monkeypatch.setattr(proc, "uid", lambda pid: os.geteuid() + (not own_user))
     monkeypatch.setattr(proc, "environment", lambda pid: environment)
     monkeypatch.setattr(systemd, "logged", lambda unit, invocation: (unit, invocation[:32]) == ("tiny.service", KNOWN))
+    monkeypatch.setattr(proc, "same_processes", lambda pid: True)
     monkeypatch.setattr(proc, "all_pids", lambda: [7, os.getpid()])
     assert leftovers._proof(7, "tiny", ME) == proof
     assert leftovers.strays("tiny", ME) == ({7: proof} if proof and not unit else {})
