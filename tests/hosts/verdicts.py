@@ -192,11 +192,13 @@ SCENARIOS = {
         says="gate bad_request failed",
     ),
     "draft": Scenario(
-        "speculation as declared", KEEP, lambda draw: {"SIM_ACCEPT_LENGTH": draw.uniform(2.2, 3.5)}, changes=_draft,
-        verify={"min_accept_length": 2.0},
+        "speculation as declared, little of random words", KEEP,
+        lambda draw: {"SIM_ACCEPT_LENGTH": draw.uniform(2.2, 3.5), "SIM_ACCEPT_OTHERS": draw.uniform(1.05, 1.8)},
+        changes=_draft, verify={"min_accept_length": 2.0},
     ),
     "bad_draft": Scenario(
-        "drafted tokens are hardly accepted", ROLL_BACK, lambda draw: {"SIM_ACCEPT_LENGTH": draw.uniform(1.05, 1.8)},
+        "drafted tokens are hardly accepted", ROLL_BACK,
+        lambda draw: {"SIM_ACCEPT_LENGTH": draw.uniform(1.05, 1.8), "SIM_ACCEPT_OTHERS": draw.uniform(2.2, 3.5)},
         changes=_draft, verify={"min_accept_length": 2.0}, says="gate speculation failed",
     ),
     "exits": Scenario(

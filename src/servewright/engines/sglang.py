@@ -117,5 +117,9 @@ SGLANG = Engine(
         "tokens": ["sglang:prompt_tokens_total", "sglang:generation_tokens_total", "sglang:realtime_tokens_total"],
         "cache": ["sglang:token_usage"],
     },
-    acceptance={"info": "internal_states.*.avg_spec_accept_length"},
+    # The average of the server info is of all requests since the start, so it is only asked where steps are not counted.
+    acceptance={
+        "metrics": {"tokens": ["sglang:generation_tokens_total"], "steps": ["sglang:spec_verify_calls_total"]},
+        "info": "internal_states.*.avg_spec_accept_length",
+    },
 )

@@ -49,6 +49,7 @@ class Counters:
         self.requests = 0
         self.prompt_tokens = 0
         self.generated_tokens = 0
+        self.steps = 0.0
         self.finished: dict[str, int] = {}
         self.first_token_seconds = 0.0
         self.first_tokens = 0
@@ -172,6 +173,8 @@ class Generator:
         total = len(job.pieces)
         if total == 0:
             yield Piece("", 0, job.finish_reason)
+        # What goes on as a list does is easily drafted, random words are not.
+        accepted = bad.accept_length if job.prompt.endswith(",") else bad.accept_others
         begin = confirmed = time.monotonic()
         done = 0
         while done < total:
@@ -179,7 +182,7 @@ class Generator:
             if due > done:
                 if bad.truncate_stream and due > total // 2 and total > 1:
                     raise BrokenOff
-                self.counters.add(generated_tokens=due - done)
+                self.counters.add(generated_tokens=due - done, steps=(due - done) / accepted)
                 yield Piece("".join(job.pieces[done:due]), due, job.finish_reason if due == total else None)
                 done = due
             if time.monotonic() - confirmed > CONFIRM_EVERY:

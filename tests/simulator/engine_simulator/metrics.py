@@ -17,7 +17,12 @@ def _render(rows: list[tuple[str, str, float]], labels: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def sglang(launch: Launch, counters: Counters, kv_tokens: int, accept_length: float) -> str:
+def accept_length(counters: Counters) -> float:
+    """Tokens a step of all requests so far."""
+    return counters.generated_tokens / counters.steps if counters.steps else 0.0
+
+
+def sglang(launch: Launch, counters: Counters, kv_tokens: int) -> str:
     labels = f'engine_type="unified",model_name="{launch.names[0]}",moe_ep_rank="0",pp_rank="0",tp_rank="0"'
     spec = bool(launch.speculation)
     rows = [
@@ -28,8 +33,8 @@ def sglang(launch: Launch, counters: Counters, kv_tokens: int, accept_length: fl
         ("sglang:gen_throughput", "gauge", 0.0),
         ("sglang:cache_hit_rate", "gauge", 0.0),
         ("sglang:token_usage", "gauge", 0.0),
-        ("sglang:spec_accept_length", "gauge", accept_length if spec else 0.0),
-        ("sglang:spec_accept_rate", "gauge", (accept_length - 1) / DRAFT_TOKENS if spec else 0.0),
+        ("sglang:spec_accept_length", "gauge", accept_length(counters) if spec else 0.0),
+        ("sglang:spec_accept_rate", "gauge", (accept_length(counters) - 1) / DRAFT_TOKENS if spec else 0.0),
         ("sglang:is_cuda_graph", "gauge", float(launch.cuda_graphs)),
     ]
     text = _render(rows, labels)
@@ -38,6 +43,7 @@ def sglang(launch: Launch, counters: Counters, kv_tokens: int, accept_length: fl
         [
             ("sglang:prompt_tokens_total", "counter", counters.prompt_tokens),
             ("sglang:generation_tokens_total", "counter", counters.generated_tokens),
+            *([("sglang:spec_verify_calls_total", "counter", counters.steps)] if spec else []),
             ("sglang:num_requests_total", "counter", sum(counters.finished.values())),
             ("sglang:time_to_first_token_seconds_count", "counter", counters.first_tokens),
             ("sglang:time_to_first_token_seconds_sum", "counter", counters.first_token_seconds),
@@ -59,17 +65,16 @@ def vllm(launch: Launch, counters: Counters, bad: Misbehaviour) -> str:
         ("vllm:time_to_first_token_seconds_sum", "counter", counters.first_token_seconds),
     ]
     if launch.speculation:
-        steps = counters.generated_tokens / bad.accept_length
+        accepted = counters.generated_tokens - counters.steps
         rows += [
-            ("vllm:spec_decode_num_drafts_total", "counter", int(steps)),
-            ("vllm:spec_decode_num_draft_tokens_total", "counter", int(steps * DRAFT_TOKENS)),
-            ("vllm:spec_decode_num_accepted_tokens_total", "counter", int(steps * (bad.accept_length - 1))),
+            ("vllm:spec_decode_num_drafts_total", "counter", int(counters.steps)),
+            ("vllm:spec_decode_num_draft_tokens_total", "counter", int(counters.steps * DRAFT_TOKENS)),
+            ("vllm:spec_decode_num_accepted_tokens_total", "counter", int(accepted)),
         ]
     text = _render(rows, labels)
     for position in range(DRAFT_TOKENS if launch.speculation else 0):
-        accepted = int(counters.generated_tokens / bad.accept_length * ((bad.accept_length - 1) / DRAFT_TOKENS))
         name = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
-        text += f'{name}{{{labels},position="{position}"}} {float(accepted)}\n'
+        text += f'{name}{{{labels},position="{position}"}} {float(int(accepted / DRAFT_TOKENS))}\n'
     for reason in ("stop", "length", "abort"):
         text += f'vllm:request_success_total{{engine="0",finished_reason="{reason}",model_name="{launch.names[0]}"}} '
         text += f"{float(counters.finished.get(reason, 0))}\n"

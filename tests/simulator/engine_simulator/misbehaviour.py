@@ -41,6 +41,7 @@ class Misbehaviour:
     attention_backend: str = ""
     max_running: int | None = None
     accept_length: float = 2.8
+    accept_others: float = 1.4
     internal_states: str = ""
     health_generate: str = ""
     truncate_stream: bool = False

@@ -187,7 +187,7 @@ class SglangApi:
             "memory_usage": {"weight": 70.1, "kvcache": 12.4, "token_capacity": self.kv_tokens, "graph": {}},
         }
         if self.launch.speculation:
-            state["avg_spec_accept_length"] = self.bad.accept_length
+            state["avg_spec_accept_length"] = metrics.accept_length(self.generator.counters)
         states: Any = [state] * max(1, int(self.launch.args.dp_size))
         states = {"empty": [], "null": [None, *states], "missing": None}.get(self.bad.internal_states, states)
         request.json(
@@ -223,7 +223,7 @@ class SglangApi:
         request.reply(200, text.encode(), "")
 
     def metrics(self, request: Request) -> None:
-        text = metrics.sglang(self.launch, self.generator.counters, self.kv_tokens, self.bad.accept_length)
+        text = metrics.sglang(self.launch, self.generator.counters, self.kv_tokens)
         request.reply(200, text.encode(), "text/plain; version=0.0.4; charset=utf-8")
 
     def tokenize(self, request: Request) -> None:

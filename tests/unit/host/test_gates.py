@@ -115,6 +115,10 @@ def test_5_8_acceptance_is_measured_over_the_answers_of_the_gate_alone():
     assert speculation.measured(before, {"drafts": 1100.0, "accepted": 3010.0}) == pytest.approx(1.1)
     assert speculation.measured(before, before) is None  # nothing was drafted
     assert speculation.measured({}, {}) is None
+    steps = {"tokens": 9000.0, "steps": 3000.0}, {"tokens": 9256.0, "steps": 3200.0}
+    assert speculation.measured(*steps) == pytest.approx(1.28)
+    assert speculation.measured({}, steps[1]) == pytest.approx(9256 / 3200)
+    assert speculation.measured(steps[1], steps[1]) is None
 
 
 def test_counters_are_added_up_over_ranks_and_names():
