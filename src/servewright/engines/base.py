@@ -17,7 +17,8 @@ class Engine:
     """One engine: how it is started and what it tells about itself.
 
     `command` and `flags` give the argument list: the words that start the engine, then one list per flag.
-    `owned` maps a flag that servewright sets to the field that declares it; `endpoints` names HTTP paths
+    `owned` maps a flag that servewright sets to the field that declares it, `secret_flags` and `unseen_flags` those
+    that are refused to what helps instead; `endpoints` names HTTP paths
     (several: tried in turn). `truth` says where the engine shows what is in force, by setting: rows tried in turn, each
     a place and a path or pattern. `info` is a path in the server info (`*`: every data-parallel rank), `log` and
     `metrics` are patterns with one group. `observed` gives what no version reports and can only be seen under load.
@@ -31,6 +32,7 @@ class Engine:
     expected: Callable[[Service], dict[str, Any]]
     owned: Mapping[str, str]
     secret_flags: Mapping[str, str]
+    unseen_flags: Mapping[str, str]
     endpoints: Mapping[str, list[str]]
     log_lines: Mapping[str, str]
     truth: Mapping[str, list[tuple[str, str]]]
@@ -40,6 +42,14 @@ class Engine:
     permanent_exit_codes: tuple[int, ...] = (2,)  # argparse, in both engines
     environment: Mapping[str, str] = field(default_factory=dict)
     reserved_environment: Mapping[str, str] = field(default_factory=dict)
+
+
+UNSEEN_FLAGS: Mapping[str, str] = {
+    "--config": "declare under 'options' and 'extra_args' what that file holds",
+    "--ssl-keyfile": "put a proxy that speaks TLS before it",
+    "--ssl-certfile": "put a proxy that speaks TLS before it",
+}
+"""What either engine takes, and what would hide from the gates: they compare flags, and ask over HTTP."""
 
 
 def flag_words(name: str, value: Any) -> list[Words]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from servewright.engines.base import Engine, Words, option_flags
+from servewright.engines.base import UNSEEN_FLAGS, Engine, Words, option_flags
 from servewright.spec.options import VllmOptions
 from servewright.spec.service import Service
 
@@ -83,6 +83,7 @@ VLLM = Engine(
         "--api-key": "declare VLLM_API_KEY under 'secrets' instead; a flag can be read by every user of the host",
         "--ssl-keyfile-password": "a password in a flag can be read by every user of the host",
     },
+    unseen_flags={**UNSEEN_FLAGS, "--uds": "the gates ask over TCP: declare 'listen'"},
     endpoints={
         "health": ["/health"],
         "models": ["/v1/models"],

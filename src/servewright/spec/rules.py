@@ -14,7 +14,7 @@ from servewright.nccl.profiles import AUTO, Profile, built_in
 from servewright.spec import nccl
 from servewright.spec.host import Host
 from servewright.spec.problems import Path, Problem, nearest
-from servewright.spec.service import Service, SglangService, user_of
+from servewright.spec.service import Service, SglangService, VllmService, user_of
 
 _SECRET_NAME = re.compile(r"(^|_)(TOKEN|API_KEY|SECRET|PASSWORD|PASSWD|CREDENTIALS?)(_|$)", re.IGNORECASE)
 _DERIVED = {
@@ -104,6 +104,8 @@ def _flags(service: Service, path: Path) -> Iterator[Problem]:
             yield Problem(
                 at, f"{flag} would put a secret on the command line", "(not shown)", engine.secret_flags[flag]
             )
+        elif flag in engine.unseen_flags:
+            yield Problem(at, f"{flag} hides the server from its gates", value, engine.unseen_flags[flag])
         elif option in type(service.options).model_fields:
             yield Problem(at, f"{flag} is a typed option", value, f"declare options.{option}")
         elif not re.fullmatch(r"--?[A-Za-z0-9][A-Za-z0-9._-]*", flag):
@@ -189,6 +191,14 @@ def _prompts(service: Service, path: Path) -> Iterator[Problem]:
                 f"{prompt.expect!r} is not a regular expression: {error}",
                 prompt.expect,
             )
+        options = service.options
+        parser = options.tool_call_parser and getattr(options, "enable_auto_tool_choice", True)
+        if prompt.mode == "tool" and not parser:
+            needed = "options.tool_call_parser"
+            if isinstance(service, VllmService):
+                needed = f"options.enable_auto_tool_choice and {needed}"
+            what = f"{service.engine} calls no tool without {needed}"
+            yield Problem((*path, "verify", "prompts", index, "mode"), what, prompt.mode, f"declare {needed}")
 
 
 def _watch(service: Service, path: Path) -> Iterator[Problem]:

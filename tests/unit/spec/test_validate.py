@@ -84,6 +84,21 @@ CASES = [
         "prompts[0].expect: '(' is not a regular expression",
     ),
     (service(watch={"every": 1}), "[0].watch.every: 1 should be greater than or equal to 5"),
+    (service(extra_args={"ssl-keyfile": "/k"}), "[0].extra_args.ssl-keyfile: --ssl-keyfile hides the server from its"),
+    (service(engine="vllm", extra_args={"uds": "/run/v"}), "[0].extra_args.uds: --uds hides the server from its gates"),
+    (service(extra_args={"config": "/c.yml"}), "[0].extra_args.config: --config hides the server from its gates"),
+    (
+        service(verify={"prompts": [{"prompt": "Rain in Paris?", "expect": "Paris", "mode": "tool"}]}),
+        "[0].verify.prompts[0].mode: sglang calls no tool without options.tool_call_parser",
+    ),
+    (
+        service(
+            engine="vllm",
+            options={"tool_call_parser": "kimi_k2"},
+            verify={"prompts": [{"prompt": "Rain in Paris?", "expect": "Paris", "mode": "tool"}]},
+        ),
+        "vllm calls no tool without options.enable_auto_tool_choice and options.tool_call_parser",
+    ),
     (
         service(watch={}, options={"enable_metrics": False}),
         "[0].watch: options.enable_metrics: false takes away the counters",
