@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from servewright.engines.base import Engine, Words, extra, option_flags
+from servewright.engines.base import UNSEEN_FLAGS, Engine, Words, extra, option_flags
 from servewright.spec.options import SglangOptions
 from servewright.spec.service import Service
 
@@ -38,11 +38,12 @@ def _expected(service: Service) -> dict[str, Any]:
     """Settings that the engine reports as they are in force, where they are declared."""
     options = service.options
     assert isinstance(options, SglangOptions)
-    limit, ranks = options.max_running_requests, service.parallelism.data
+    limit = options.max_running_requests
+    ranks = service.parallelism.data if extra(service, "enable-dp-attention") else 1
     expected: dict[str, Any] = {
         "tp_size": service.parallelism.tensor,
         "attention_backend": options.attention_backend,
-        # With data-parallel attention the limit is divided among the ranks.
+        # Data-parallel attention divides the limit among the ranks; whole copies of the model have it each.
         "max_running_requests": limit and limit // ranks,
         "max_total_tokens": options.max_total_tokens,
         "dtype": options.dtype,
@@ -81,6 +82,7 @@ SGLANG = Engine(
         "--admin-api-key": "SGLang takes its key only as a flag, which every user of the host can read",
         "--ssl-keyfile-password": "a password in a flag can be read by every user of the host",
     },
+    unseen_flags=UNSEEN_FLAGS,
     endpoints={
         "health": ["/health"],
         "models": ["/v1/models"],
@@ -97,7 +99,8 @@ SGLANG = Engine(
         "progress": r"Load(ing)? (weight|safetensors)|Captur(e|ing)|KV Cache is allocated|Compil",
     },
     # Top level fields are the launcher's arguments, resolved; those of internal_states are the scheduler's, which may
-    # change them once more when it sees the GPU and the model. max_running_requests is an echo in both.
+    # change them once more when it sees the GPU and the model. max_running_requests is an echo in both, and so is
+    # dtype, which no version logs either.
     truth={
         "tp_size": [("info", "tp_size")],
         "attention_backend": [("info", "internal_states.*.attention_backend"), ("info", "attention_backend")],
@@ -106,7 +109,6 @@ SGLANG = Engine(
             ("log", r"\bmax_running_requests=(\d+)"),
         ],
         "max_total_tokens": [("info", "max_total_num_tokens"), ("log", r"\bmax_total_num_tokens=(\d+)")],
-        "dtype": [("info", "dtype")],  # an echo: no version tells the resolved one
         "kv_cache_dtype": [("log", r"KV Cache is allocated\. dtype: ([\w.]+)"), ("info", "kv_cache_dtype")],
         "speculative_algorithm": [("info", "speculative_algorithm")],
     },
@@ -117,7 +119,7 @@ SGLANG = Engine(
         "tokens": ["sglang:prompt_tokens_total", "sglang:generation_tokens_total", "sglang:realtime_tokens_total"],
         "cache": ["sglang:token_usage"],
     },
-    # The average of the server info is of all requests since the start, so it is only asked where steps are not counted.
+    # The average of the server info is of all requests since the start: it is asked where steps are not counted.
     acceptance={
         "metrics": {"tokens": ["sglang:generation_tokens_total"], "steps": ["sglang:spec_verify_calls_total"]},
         "info": "internal_states.*.avg_spec_accept_length",

@@ -59,6 +59,15 @@ def test_sglang_names_its_attention_backend_and_expects_it_back():
     assert release["expected"] == {"tp_size": 8, "attention_backend": "flashinfer", "max_running_requests": 64}
 
 
+@pytest.mark.parametrize(("attention", "limit"), [({}, 384), ({"enable_dp_attention": True}, 48)])
+def test_only_data_parallel_attention_divides_the_limit_among_the_ranks(attention, limit):
+    parallelism = {"tensor": 8 if attention else 1, "data": 8}
+    release = rendered(
+        gpus=list(range(8)), parallelism=parallelism, options={"max_running_requests": 384}, extra_args=attention
+    )
+    assert release["expected"]["max_running_requests"] == limit
+
+
 def test_the_same_service_gives_the_same_bytes():
     one = rendered(environment={"B": "2", "A": "1"}, extra_args={"y": 1, "x": {"b": 1, "a": 2}})
     two = rendered(environment={"A": "1", "B": "2"}, extra_args={"x": {"a": 2, "b": 1}, "y": 1})

@@ -17,7 +17,7 @@ def gate(run):
     What this version does not report is named and no failure: fields come, go and are renamed. What is only a limit
     (KV-cache tokens and the like) is kept as evidence where nothing is declared.
     """
-    expected, found = run.release["expected"], {}
+    expected, found, ranks = run.release["expected"], {}, set()
     info = (
         _info(run) if any(where == "info" for rows in run.release["truth"].values() for where, _path in rows) else None
     )
@@ -26,8 +26,14 @@ def gate(run):
             values = from_info(info, path) if where == "info" else _from_text(run, where, path)
             if values:
                 found[name] = values
+                if where == "info":
+                    ranks.add(name)
                 break
-    wrong = {name: found[name] for name in expected if name in found and not agrees(name, expected[name], found[name])}
+    wrong = {
+        name: found[name]
+        for name in expected
+        if name in found and not agrees(name, expected[name], found[name], name in ranks)
+    }
     evidence = {name: shown(values) for name, values in found.items()}
     if wrong:
         text = ", ".join(
@@ -75,13 +81,14 @@ def _from_text(run, where, pattern):
     return [match.group(1).replace(",", "") for match in (re.search(pattern, line) for line in lines) if match]
 
 
-def agrees(name, declared, values):
+def agrees(name, declared, values, ranks=False):
     """Do all the values found agree with the declared one?
 
-    A limit may be more than declared (it is rounded up, or given per rank); a size and a name must be the same. An
-    attention backend that the log names may be one of several, for parts of the model.
+    A limit may be more than declared (it is rounded up, or given per rank); a size and a name must be the same. The
+    attention backend that the log names may be one of several, for parts of the model; where the values are those of
+    `ranks`, none may have another.
     """
-    if name == "attention_backend":
+    if name == "attention_backend" and not ranks:
         return any(_plain(value) == _plain(declared) for value in values)
     if name == "max_running_requests":
         return all(float(value) >= declared for value in values)
