@@ -40,6 +40,7 @@ def service(engine: str = "sglang", **changes: Any) -> dict[str, Any]:
             "load_timeout": 60,
             "stall_timeout": 15,
             "request_timeout": 10,
+            "burst": {"requests": 24, "concurrency": 8},
             # Two seconds a deploy, and a machine with three of these tests at once is not one to measure on.
             "performance": {"enabled": False},
         },

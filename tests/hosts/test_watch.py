@@ -18,7 +18,7 @@ VERIFY = {
     **service()["verify"],
     "stable": 0,
     "stall_timeout": 30,
-    "burst": {"requests": 0, "after_kill": 0},
+    "burst": {"requests": 0},
     "long_prompt": 0,
     "prompts": [],
     "request_timeout": 3,

@@ -84,11 +84,11 @@ def _replace(journal, release, number, displaces=()):
     service = release["service"]
     served = _served(journal)
     journal.step("stopping")
-    forced = stop(service, release["user"], served)
+    stop(service, release["user"], served)
     for other in displaces:
-        forced = stop(other) or forced
+        stop(other)
         systemd.disable(paths.unit_name(other))
-    journal.step("waiting_gpus", forced=forced)
+    journal.step("waiting_gpus")
     with ThreadPoolExecutor(1) as beside:  # the service is down: systemd reads the unit while nvidia-smi answers
         installed = beside.submit(_install, service, number)
         if release["gpus"]:
@@ -142,9 +142,7 @@ def _served(journal):
 
 
 def stop(service, user="", served=True):
-    """Stop a service, with all it left behind; True when it ended by SIGKILL, now or before.
-
-    Raises StepError with the processes that outlived SIGKILL.
+    """Stop a service, with all it left behind. Raises StepError with the processes that outlived SIGKILL.
 
     One that has not served has nothing to finish, and may not heed SIGTERM while it loads (vLLM 0.32.0 loses the
     first): it is not waited for. `user` is that of the service when its unit is gone, and says it no more.
@@ -158,7 +156,6 @@ def stop(service, user="", served=True):
     left = leftovers.end(service, state["User"] or user)
     if left:
         raise StepError("processes outlived SIGKILL: {}".format("; ".join(map(describe, left))), survivors=left)
-    return systemd.show(unit).get("Result") in ("timeout", "signal", "core-dump", "oom-kill", "watchdog")
 
 
 def _stop_timeout(service):
@@ -175,8 +172,7 @@ def _stop_timeout(service):
 
 def _verify(journal, release, number, returning=True):
     journal.step("verifying", service=release["service"], release=number)
-    forced = any(step.get("forced") for step in journal.steps())
-    results = gates.all_gates(release, number, forced=forced, returning=returning)
+    results = gates.all_gates(release, number, returning=returning)
     journal.step("verified", service=release["service"], release=number, gates=results)
     failed = gates.first_failed(results)
     if failed:

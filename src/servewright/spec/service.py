@@ -91,15 +91,12 @@ class Prompt(Strict):
 
 
 class Burst(Strict):
-    """Short requests at once, which all have to be answered."""
+    """Short requests at once, which all have to be answered; of those with a known answer, most rightly."""
 
-    requests: Annotated[int, Field(ge=0)] = Field(32, description="How many; 0 for none.")
-    concurrency: Size = Field(16, description="How many at the same time.")
-    after_kill: Annotated[int, Field(ge=0)] = Field(
-        200,
-        description="How many at least when the engine before had to be ended by SIGKILL: a server started after that "
-        "can answer a hundred and hang.",
+    requests: Annotated[int, Field(ge=0)] = Field(
+        200, description="How many; 0 for none. A server can answer a hundred and hang."
     )
+    concurrency: Size = Field(16, description="How many at the same time.")
 
 
 class Verify(Strict):

@@ -87,8 +87,7 @@ def make_job(
     if bad.empty_answer:
         return Job(prompt, prompt_tokens, [], "stop")
     if bad.gibberish:
-        words = [hashlib.sha256(f"{prompt}{n}".encode()).hexdigest()[: 3 + n % 7] for n in range(max_tokens)]
-        return Job(prompt, prompt_tokens, [" " + word for word in words], "length")
+        return Job(prompt, prompt_tokens, gibberish(prompt, max_tokens), "length")
     if bad.garbage or bad.repeat_word:
         return Job(prompt, prompt_tokens, ["!" if bad.garbage else " the"] * max_tokens, "length")
     hot = float(options.get("temperature", 1.0) or 0.0) > 0
@@ -106,6 +105,11 @@ def make_job(
         if stop in text:
             pieces, finish = tokens.pieces(text[: text.index(stop)]), "stop"
     return Job(prompt, prompt_tokens, pieces, finish)
+
+
+def gibberish(prompt: str, count: int) -> list[str]:
+    """Tokens that look like words and say nothing."""
+    return [" " + hashlib.sha256(f"{prompt}{n}".encode()).hexdigest()[: 3 + n % 7] for n in range(count)]
 
 
 def _stops(options: dict[str, Any]) -> list[str]:
@@ -158,6 +162,8 @@ class Generator:
 
     def _run(self, job: Job) -> Iterator[Piece]:
         bad = self.bad
+        if bad.gibberish_batch and self.counters.running > 1:
+            job = job._replace(pieces=gibberish(job.prompt, len(job.pieces)))
         self._check()
         factor = bad.speed * (5.0 if bad.garbage else 1.0)
         if bad.noise:

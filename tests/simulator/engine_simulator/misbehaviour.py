@@ -25,6 +25,7 @@ class Misbehaviour:
     garbage: bool = False
     repeat_word: bool = False
     gibberish: bool = False
+    gibberish_batch: bool = False
     any_model: bool = False
     any_length: bool = False
     die_after: float | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -35,6 +36,9 @@ STATES = "internal_states.*.effective_max_running_requests_per_dp"
         ("the cat and the dog and the cat and the dog and the cat and the dog", None),
         ("caf\ufffd", None),
         ("!" * 16, "'!' 16 times in a row"),
+        ("\u2501" * 40 + "\u3000" * 20 + "\u2500 " * 40, None),
+        ("Port" * 24, "'Port' 24 times in a row"),
+        ("foo bar " * 20, "'foo bar ' 20 times in a row"),
         (" the" * 12, "the word 'the' 8 times in a row"),
         ("a\ufffd b\ufffd c\ufffd " * 3, "bytes that are no text"),
     ],
@@ -67,6 +71,7 @@ def test_4_10_server_info_of_any_shape_is_read_or_counts_as_not_reported(info, v
         ("attention_backend", "flashinfer", ["FLASHINFER"], True),
         ("attention_backend", "FLASH_ATTN", ["FLASHINFER", "FLASH_ATTN"], True),
         ("attention_backend", "flashinfer", ["triton"], False),
+        ("attention_backend", "flashinfer", ["flashinfer", "triton"], True),  # of parts of the model, told by the log
         ("max_running_requests", 48, [64, 48], True),
         ("max_running_requests", 64, [64, 48], False),
         ("max_total_tokens", 8192, [8128], True),
@@ -83,6 +88,33 @@ def test_4_10_server_info_of_any_shape_is_read_or_counts_as_not_reported(info, v
 )
 def test_declared_and_effective_agree_whatever_the_engine_calls_it(name, declared, values, agree):
     assert engine.agrees(name, declared, values) is agree
+
+
+def test_no_rank_may_have_another_attention_backend():
+    assert engine.agrees("attention_backend", "flashinfer", ["flashinfer", "flashinfer"], ranks=True)
+    assert not engine.agrees("attention_backend", "flashinfer", ["flashinfer", "triton"], ranks=True)
+
+
+@pytest.mark.parametrize(("right", "verdict"), [(4, "passed"), (2, "passed"), (1, "failed"), (0, "failed")])
+def test_most_known_answers_must_be_right_among_other_requests(monkeypatch, right, verdict):
+    """Of 32 requests 4 have a known answer. Kernels may be wrong for a batch alone."""
+    answered = iter([" Paris"] * right + [" banana"] * 4)
+
+    def complete(prompt, max_tokens, **options):
+        return SimpleNamespace(text=next(answered) if prompt.endswith("France is") else f" {prompt[7:9]} and so on")
+
+    known = {"prompt": "The capital of France is", "expect": "Paris", "max_tokens": 16, "mode": "completion"}
+    prompts = [{**known, "mode": "chat"}, known]
+    run = SimpleNamespace(
+        verify={"burst": {"requests": 32, "concurrency": 1}, "prompts": prompts, "quality": True},
+        release={"observed": {}},
+        complete=complete,
+    )
+    watch = SimpleNamespace(most=lambda: 1, samples=[])
+    monkeypatch.setattr(burst, "_Watch", lambda run: contextlib.nullcontext(watch))
+    found, message, evidence = burst.gate(run)
+    assert (found, evidence["known_answers"], evidence["wrong"]) == (verdict, 4, 4 - right)
+    assert ("known answers were wrong among others: 'The capital" in message) == (verdict == "failed")
 
 
 @pytest.mark.parametrize(

@@ -40,15 +40,14 @@ GATES = (
 LIGHT = ("ready",)  # what costs so little that it can be asked of a serving release again and again
 
 
-def all_gates(release, number, note=lambda gate: None, forced=False, returning=False, light=False):
+def all_gates(release, number, note=lambda gate: None, returning=False, light=False):
     """Run the gates in order and give their results; after a failure the ones that would only repeat it are skipped.
 
-    `forced` tells that something was ended by SIGKILL before this start, `returning` that the release was committed
-    before and is gone back to. `light` are the gates of LIGHT alone: each asks once, and a server that works for others
-    gets the verdict `busy`.
+    `returning` tells that the release was committed before and is gone back to. `light` are the gates of LIGHT alone:
+    each asks once, and a server that works for others gets the verdict `busy`.
     A result is {"id", "verdict", "message", "evidence", "seconds"}.
     """
-    run = Run(release, number, forced, returning, light)
+    run = Run(release, number, returning, light)
     results, failed = [], False
     for name, gate in GATES:
         if light and name not in LIGHT:

@@ -56,14 +56,16 @@ def _known(run, prompt, asked):
         try:
             json.loads(text)
         except ValueError:
-            raise WrongError(f"{words!r} was answered with {text[:80]!r} in JSON mode, which is not JSON") from None
+            what = f"{words!r} was answered with {text[:80]!r} in JSON mode, which is not JSON{_hint(answer, mode)}"
+            raise WrongError(what) from None
     if not re.search(prompt["expect"], text):
-        hint = " (the model may still have been thinking: raise max_tokens)" if answer.finish == "length" else ""
-        raise WrongError(
-            "{!r} was answered with {!r}, which does not match {!r}{}".format(
-                words, text[:80], prompt["expect"], hint if mode != "completion" else ""
-            )
-        )
+        expected = f"which does not match {prompt['expect']!r}{_hint(answer, mode)}"
+        raise WrongError(f"{words!r} was answered with {text[:80]!r}, {expected}")
+
+
+def _hint(answer, mode):
+    thinking = answer.finish == "length" and mode != "completion"
+    return " (the model may still have been thinking: raise max_tokens)" if thinking else ""
 
 
 def _arguments(answer, words):
@@ -88,7 +90,7 @@ def _sane(run, words, text):
 
 def _stream(run, evidence):
     """A stream of fixed length comes whole: with ignore_eos every token asked for has to be there."""
-    prompt = "Write about the sea."
+    prompt = "The sea was calm that morning, and the boats"  # unfinished: a whole sentence may end an answer at once
     answer = run.patiently(completions.stream, prompt, STREAM_TOKENS, ignore_eos=True)
     evidence["stream"] = {"answer": answer.text[:200], "tokens": answer.tokens, "finish": answer.finish}
     _sane(run, prompt, answer.text)

@@ -14,15 +14,14 @@ PASSED, FAILED, SKIPPED, BUSY = "passed", "failed", "skipped", "busy"
 class Run:
     """What the gates of one release share: the release, its number, its unit's state when it became ready.
 
-    `forced` tells that something was ended by SIGKILL before this start, `returning` that the release was committed
-    before and is gone back to, `light` that requests are made once and not waited for. What one gate learns for a later
-    one: `context` (tokens, None: not known) and `reference` (answers by prompt).
+    `returning` tells that the release was committed before and is gone back to, `light` that requests are made once
+    and not waited for. What one gate learns for a later one: `context` (tokens, None: not known) and `reference`
+    (answers by prompt).
     """
 
-    def __init__(self, release, number, forced=False, returning=False, light=False):
+    def __init__(self, release, number, returning=False, light=False):
         self.release = release
         self.number = number
-        self.forced = forced
         self.returning = returning
         self.light = light
         self.unit = unit_name(release["service"])
