@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.testbed.command import execute
@@ -54,23 +55,23 @@ def check_privileges() -> None:
             ) from error
 
 
-def missing_packages() -> list[str]:
+def missing_packages(package_of_command: Mapping[str, str] = PACKAGE_OF_COMMAND) -> list[str]:
     """The apt packages that this machine lacks."""
-    missing = [package for command, package in PACKAGE_OF_COMMAND.items() if shutil.which(command) is None]
+    missing = [package for command, package in package_of_command.items() if shutil.which(command) is None]
     # Ubuntu does not come with the keys of Debian's archive
     return missing if DEBIAN_KEYRING.exists() else [*missing, "debian-archive-keyring"]
 
 
-def install_packages(cache: Path) -> None:
-    """Install what is missing. Raises TestbedError when that cannot be done."""
-    if not missing_packages():
+def install_packages(cache: Path, package_of_command: Mapping[str, str] = PACKAGE_OF_COMMAND) -> None:
+    """Install what is missing, as root. Raises TestbedError when that cannot be done."""
+    packages = missing_packages(package_of_command)
+    if not packages:
         return
     if shutil.which("apt-get") is None:
-        raise TestbedError(
-            f"cannot install {' '.join(missing_packages())}: no apt-get here, use Debian 12 or Ubuntu 24.04"
-        )
+        raise TestbedError(f"cannot install {' '.join(packages)}: no apt-get here, use Debian 12 or Ubuntu 24.04")
+    cache.mkdir(parents=True, exist_ok=True)
     with locked(cache / "apt.lock"):
-        packages = missing_packages()  # another run may have installed them while this one waited
+        packages = missing_packages(package_of_command)  # another run may have installed them while this one waited
         if not packages:
             return
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
