@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from ansible_collections.servewright.llm.plugins.module_utils.host import systemd
+from ansible_collections.servewright.llm.plugins.module_utils.host.errors import HostError
 from ansible_collections.servewright.llm.plugins.module_utils.host.preflight import resources, unit, unit_override
 from tests.unit.host.preflight.conftest import drop_in, said
 
@@ -71,6 +73,35 @@ def test_what_systemd_says_of_the_unit_is_fatal_but_for_what_the_first_deploy_br
         "tiny.service:7: Unknown key name 'Restrat' in section 'Service', ignoring.",
         "this is a defect of the unit template",
     )
+
+
+@pytest.mark.parametrize(
+    ("printed", "code", "found"),
+    [
+        ("", 0, []),
+        # As systemd 252 prints it: with 0 what it ignores, with 1 what it refuses.
+        ("/tmp/x/kimi.service:6: Unknown key 'Restrat' in section [Service], ignoring.\n", 0, [":6: Unknown key"]),
+        ("kimi.service: Service has no ExecStart=. Refusing.\nUnit kimi.service has a bad unit file setting.\n", 1,
+         ["Service has no", "Unit kimi"]),
+        # Other units of the host, which this one waits for or excludes.
+        ("/etc/systemd/system/old-kimi.service:2: Unknown key 'Restrat' in section [Service], ignoring.\n", 0, []),
+    ],
+)  # fmt: skip
+def test_what_systemd_says_of_a_unit_is_told_from_what_it_says_of_others(monkeypatch, printed, code, found):
+    asked = []
+    done = subprocess.CompletedProcess([], code, "", printed)
+    monkeypatch.setattr(systemd, "run", lambda argv, check: asked.append(argv) or done)
+    said = systemd.verify_unit("/tmp/x/kimi.service")
+    assert [part in line for part, line in zip(found, said, strict=True)] == [True] * len(found)
+    assert asked == [["systemd-analyze", "verify", "/tmp/x/kimi.service"]]  # no option: Debian 11 has systemd 247
+
+
+def test_a_unit_that_systemd_does_not_verify_is_not_taken_for_right(monkeypatch):
+    printed = "systemd-analyze: unrecognized option '--recursive-errors=no'\n"
+    done = subprocess.CompletedProcess([], 1, "", printed)
+    monkeypatch.setattr(systemd, "run", lambda argv, check: done)
+    with pytest.raises(HostError, match=r"verify failed \(1\): systemd-analyze: unrecognized option"):
+        systemd.verify_unit("/tmp/x/kimi.service")
 
 
 @pytest.mark.parametrize(
