@@ -416,6 +416,20 @@ def test_a_gpu_in_bad_health_is_a_warning(serving):
     assert "GPU 0 runs with 8 of 16 PCIe lanes" in said[1]
 
 
+def test_a_corrupted_inforom_is_a_warning_and_the_service_can_start(serving):
+    before_start = (
+        "/usr/bin/python3 -I /usr/local/lib/servewright/host.pyz before-start --service late --user nobody "
+        "--address 127.0.0.1 --port 39999 --gpus 6 --timeout 1"
+    )
+    with smi(serving, inforom=0):
+        result = look(serving)
+        serving.host.run(before_start)
+    assert result["verdict"] == "changes"
+    (text,) = findings(result, "gpu_health", "warning")
+    assert "GPU 0: nvidia-smi says 'WARNING: infoROM is corrupted at gpu 0000:01:00.0'" in text
+    assert (findings(result, "driver"), findings(result, "gpus")) == ([], [])
+
+
 XIDS = """case "$*" in *-k*) cat <<'TEXT'
 NVRM: Xid (PCI:0000:01:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.
 NVRM: Xid (PCI:0000:01:00): 31, pid=3134, name=python, Ch 00000008, MMU Fault: ENGINE GRAPHICS

@@ -2,9 +2,10 @@
 
 Understands: no argument, -L, -i/--id, --query-gpu=..., --query-compute-apps=..., --format=csv[,noheader][,nounits],
 topo -m, topo -p2p r. /etc/simulator/nvidia-smi.json makes it fail: {"mismatch": true}, {"hide": [3]}, {"hang": true},
-{"lost": 3}; {"fields": {"3": {"persistence_mode": "Disabled"}}} changes what a GPU reports, {"link": "NV18"} and
-{"p2p": "CNS"} how all GPUs are linked.
-Formats and exit codes follow driver 580.159.04 on an H200.
+{"lost": 3}; {"inforom": 3} adds a warning; {"fields": {"3": {"persistence_mode": "Disabled"}}} changes what a GPU
+reports, {"link": "NV18"} and {"p2p": "CNS"} how all GPUs are linked.
+Formats and exit codes follow driver 580.159.04 on an H200; those of the warning NVIDIA/gpu-operator#20 and
+pytorch/pytorch#87464.
 """
 
 from __future__ import annotations
@@ -173,6 +174,14 @@ def main(argv: list[str]) -> int:
     if "lost" in misbehaviour:
         print(f"Unable to determine the device handle for GPU{misbehaviour['lost']}: {bus_id(3)[4:]}: Unknown Error")
         return 255
+    code = answer(argv, misbehaviour)
+    if "inforom" in misbehaviour and code == 0:
+        print(f"WARNING: infoROM is corrupted at gpu {bus_id(misbehaviour['inforom'])[4:]}")
+        return 14
+    return code
+
+
+def answer(argv: list[str], misbehaviour: dict[str, Any]) -> int:
     shown = visible_gpus(misbehaviour)
     if argv[:2] == ["topo", "-m"]:
         topology(shown, " X ", misbehaviour.get("link", "NODE"), True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 from . import proc
@@ -12,18 +13,23 @@ from .errors import HostError
 IDLE_MIB = 1024
 
 
+# Exit codes with which it has answered: nvidia-smi(1), RETURN VALUE. With 14 the infoROM of a GPU is corrupted, which a
+# line of its own names; the GPU computes all the same (NVIDIA/gpu-operator#20, pytorch/pytorch#87464).
+_ANSWERED = (0, 14)
+_FACTS = ("index", "uuid", "name", "memory.total", "memory.used", "compute_cap", "driver_version", "pci.bus_id")
+
+
 def query():
-    """The GPUs of this host by index: uuid, name, memory in MiB (total, used), compute capability, driver version.
+    """The GPUs of this host by index: uuid, name, memory in MiB (total, used), compute capability, driver version, PCI
+    address as the kernel writes it (place), and the lines by which nvidia-smi warns of it.
 
     Raises HostError with nvidia-smi's own message (for instance a driver and library that do not match).
     """
-    fields = "index,uuid,name,memory.total,memory.used,compute_cap,driver_version"
-    done = run(["nvidia-smi", "--query-gpu=" + fields, "--format=csv,noheader,nounits"], check=False)
-    if done.returncode != 0:
-        raise HostError(f"nvidia-smi: {(done.stdout + done.stderr).strip()}")
+    answered, text = _ask("gpu", _FACTS)
+    if not answered:
+        raise HostError(f"nvidia-smi: {text.strip()}")
     gpus = {}
-    for line in done.stdout.splitlines():
-        index, uuid, name, total, used, capability, driver = [part.strip() for part in line.split(",")]
+    for index, uuid, name, total, used, capability, driver, bus_id in _rows(text, _FACTS):
         gpus[int(index)] = {
             "uuid": uuid,
             "name": name,
@@ -31,12 +37,33 @@ def query():
             "used_mib": _number(used),
             "compute_capability": capability,
             "driver": driver,
+            "place": place(bus_id),
+            "warnings": [
+                line for line in text.splitlines() if line.startswith("WARNING") and place(bus_id) in line.lower()
+            ],
         }
     return gpus
 
 
+def place(bus_id):
+    """A PCI address as the kernel writes it; nvidia-smi gives the domain eight digits."""
+    return re.sub("^0000(?=[0-9a-f]{4}:)", "", bus_id.lower())
+
+
+def _ask(what, fields):
+    """Whether nvidia-smi has answered a query, and all it printed."""
+    words = [f"--query-{what}={','.join(fields)}", "--format=csv,noheader,nounits"]
+    done = run(["nvidia-smi", *words], check=False)
+    return done.returncode in _ANSWERED, done.stdout + done.stderr
+
+
+def _rows(text, fields):
+    """Rows of these fields, of which the first is a number, told by that from warnings and rows that name nobody."""
+    rows = [[part.strip() for part in line.split(",")] for line in text.splitlines()]
+    return [row for row in rows if len(row) == len(fields) and row[0].isdigit()]
+
+
 HEALTH = (
-    "pci.bus_id",
     "persistence_mode",
     "mig.mode.current",
     "ecc.errors.uncorrected.volatile.total",
@@ -51,17 +78,15 @@ def health():
 
     A driver that does not know a field gives no health at all: an empty mapping.
     """
-    fields = ",".join(("index", *HEALTH))
-    done = run(["nvidia-smi", "--query-gpu=" + fields, "--format=csv,noheader,nounits"], check=False)
-    rows = [[part.strip() for part in line.split(",")] for line in done.stdout.splitlines()]
-    rows = [row for row in rows if len(row) == len(HEALTH) + 1 and row[0].isdigit()]
-    return {int(row[0]): dict(zip(HEALTH, row[1:])) for row in rows} if done.returncode == 0 else {}
+    fields = ("index", *HEALTH)
+    answered, text = _ask("gpu", fields)
+    return {int(row[0]): dict(zip(HEALTH, row[1:])) for row in _rows(text, fields)} if answered else {}
 
 
 def topology(*words):
     """What `nvidia-smi topo` prints; empty text when it fails."""
     done = run(["nvidia-smi", "topo", *words], check=False)
-    return done.stdout if done.returncode == 0 else ""
+    return done.stdout if done.returncode in _ANSWERED else ""
 
 
 def _number(text):
@@ -72,10 +97,15 @@ def _number(text):
 
 
 def clients():
-    """Processes that hold GPU memory: a list of (pid, uuid, MiB)."""
-    out = run(["nvidia-smi", "--query-compute-apps=pid,gpu_uuid,used_memory", "--format=csv,noheader,nounits"]).stdout
-    rows = [[part.strip() for part in line.split(",")] for line in out.splitlines() if line.count(",") == 2]
-    return [(int(pid), uuid, _number(used)) for pid, uuid, used in rows]
+    """Processes that hold GPU memory: a list of (pid, uuid, MiB), without those that nvidia-smi gives no pid of.
+
+    Raises HostError with nvidia-smi's own message.
+    """
+    fields = ("pid", "gpu_uuid", "used_memory")
+    answered, text = _ask("compute-apps", fields)
+    if not answered:
+        raise HostError(f"nvidia-smi: {text.strip()}")
+    return [(int(pid), uuid, _number(used)) for pid, uuid, used in _rows(text, fields)]
 
 
 def busy(indices):
@@ -85,14 +115,16 @@ def busy(indices):
     listed = ", ".join(map(str, sorted(all_gpus))) or "none"
     missing = [f"GPU {i} is not there: nvidia-smi lists {listed}" for i in sorted(set(indices) - set(all_gpus))]
     crowded = [index for index in indices if index in all_gpus and all_gpus[index]["used_mib"] > IDLE_MIB]
-    held = {}
-    for pid, uuid, used in clients() if crowded else []:
-        held.setdefault(uuid, []).append(f"{proc.describe(pid)} with {used} MiB")
-    nobody = "{} MiB in use, and no process is named for it"
-    return missing + [
-        "GPU {}: {}".format(index, "; ".join(held.get(gpu["uuid"], [nobody.format(gpu["used_mib"])])))
-        for index, gpu in ((index, all_gpus[index]) for index in crowded)
-    ]
+    holders = clients() if crowded else []
+    return missing + [f"GPU {index}: {_held(all_gpus[index], holders)}" for index in crowded]
+
+
+def _held(gpu, holders):
+    """Who holds the memory of a GPU that is in use, as text for a person."""
+    mine = [(pid, used) for pid, uuid, used in holders if uuid == gpu["uuid"]]
+    rest = gpu["used_mib"] - sum(used for _pid, used in mine)
+    named = [f"{proc.describe(pid)} with {used} MiB" for pid, used in mine]
+    return "; ".join(named + [f"{rest} MiB in use, and no process is named for it"] * (rest > IDLE_MIB))
 
 
 def wait_free(indices, timeout, note=lambda text: None):

@@ -44,9 +44,12 @@ def upstream(places):
 
 
 def iommu(places):
-    """How the IOMMU treats devices: "off" (no groups), "passthrough", or "translating"; all where one is not listed."""
+    """How the IOMMU treats devices: "off" (no groups), "passthrough", or "translating".
+
+    Where one is not listed, or none is given, all devices of the host count.
+    """
     groups = [os.path.join(_DEVICES, place, "iommu_group") for place in places]
-    if not all(os.path.exists(os.path.dirname(group)) for group in groups):
+    if not groups or not all(os.path.exists(os.path.dirname(group)) for group in groups):
         groups = [os.path.join(_GROUPS, name) for name in os.listdir(_GROUPS)] if os.path.isdir(_GROUPS) else []
     kinds = set()
     for group in groups:

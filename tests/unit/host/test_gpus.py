@@ -22,24 +22,43 @@ def says(monkeypatch):
     return set_to
 
 
+ROWS = """0, GPU-a, NVIDIA H200, 143771, 602, 9.0, 580.95.05, 00000000:3B:00.0
+10, GPU-b, NVIDIA GB10, [N/A], [N/A], 12.1, 580.95.05, 0000000F:01:00.0
+"""
+INFOROM = "WARNING: infoROM is corrupted at gpu 0000:3B:00.0"
+
+
 def test_the_gpus_of_a_host(says):
-    says("0, GPU-a, NVIDIA H200, 143771, 602, 9.0, 580.95.05\n10, GPU-b, NVIDIA GB10, [N/A], [N/A], 12.1, 580.95.05\n")
+    says(ROWS)
     assert gpus.query() == {
         0: {"uuid": "GPU-a", "name": "NVIDIA H200", "total_mib": 143771, "used_mib": 602, "compute_capability": "9.0",
-            "driver": "580.95.05"},
+            "driver": "580.95.05", "place": "0000:3b:00.0", "warnings": []},
         10: {"uuid": "GPU-b", "name": "NVIDIA GB10", "total_mib": 0, "used_mib": 0, "compute_capability": "12.1",
-             "driver": "580.95.05"},
+             "driver": "580.95.05", "place": "000f:01:00.0", "warnings": []},
     }  # fmt: skip
     says("Failed to initialize NVML: Driver/library version mismatch\n", 18)
     with pytest.raises(HostError, match=r"^nvidia-smi: Failed to initialize NVML: Driver/library version mismatch$"):
         gpus.query()
 
 
+@pytest.mark.parametrize("code", [0, 14])
+def test_a_corrupted_inforom_is_a_warning_about_a_gpu_that_works(says, code):
+    says(f"{ROWS}{INFOROM}\n", code)
+    assert {index: gpu["warnings"] for index, gpu in gpus.query().items()} == {0: [INFOROM], 10: []}
+    gpus.wait_free([0, 10], 0)  # a service that claims it can start again
+    says(f"12, GPU-a, 4000\n{INFOROM}\n", code)
+    assert gpus.clients() == [(12, "GPU-a", 4000)]
+    says(f"3, Enabled, [N/A], 0, 5, 16, 16\n{INFOROM}\n", code)
+    assert list(gpus.health()) == [3]
+    says(f"matrix\n{INFOROM}\n", code)
+    assert gpus.topology("-m").startswith("matrix")
+
+
 def test_the_health_of_gpus_and_drivers_that_do_not_know_a_field(says):
-    row = "3, 00000000:01:00.0, Enabled, [N/A], 0, 5, 16, 16"
+    row = "3, Enabled, [N/A], 0, 5, 16, 16"
     says(row + "\nGPU is lost\n")
     assert list(gpus.health()) == [3]
-    assert gpus.health()[3]["pci.bus_id"] == "00000000:01:00.0"
+    assert gpus.health()[3]["persistence_mode"] == "Enabled"
     assert gpus.health()[3]["pcie.link.width.max"] == "16"
     says(row, 2)
     assert gpus.health() == {}
@@ -52,8 +71,11 @@ def test_links_and_clients(says):
     assert gpus.topology("-m") == "matrix"
     says("matrix", 1)
     assert gpus.topology("-m") == ""
-    says("12, GPU-a, 4000\n13, GPU-b, [N/A]\nNo running processes found\n")
+    says("12, GPU-a, 4000\n13, GPU-b, [N/A]\n[N/A], GPU-b, 9000\nNo running processes found\n")
     assert gpus.clients() == [(12, "GPU-a", 4000), (13, "GPU-b", 0)]
+    says("Failed to initialize NVML: Unknown Error\n", 255)
+    with pytest.raises(HostError, match=r"^nvidia-smi: Failed to initialize NVML: Unknown Error$"):
+        gpus.clients()
 
 
 @pytest.fixture
@@ -66,7 +88,7 @@ def used(monkeypatch):
     return now
 
 
-def test_what_holds_a_gpu_is_named_and_the_drivers_own_share_is_not(used):
+def test_what_holds_a_gpu_is_named_and_the_drivers_own_share_is_not(used, monkeypatch):
     used.update({0: gpus.IDLE_MIB, 1: gpus.IDLE_MIB + 1, 2: 9999})
     assert gpus.busy([0, 1]) == [f"GPU 1: pid 7 (x) with {gpus.IDLE_MIB + 1} MiB"]
     assert gpus.busy([0]) == []
@@ -74,6 +96,8 @@ def test_what_holds_a_gpu_is_named_and_the_drivers_own_share_is_not(used):
         "GPU 5 is not there: nvidia-smi lists 0, 1, 2",
         "GPU 2: 9999 MiB in use, and no process is named for it",
     ]
+    monkeypatch.setattr(gpus, "clients", lambda: [(7, "GPU-2", 5000)])
+    assert gpus.busy([2]) == ["GPU 2: pid 7 (x) with 5000 MiB; 4999 MiB in use, and no process is named for it"]
 
 
 def test_the_wait_ends_when_the_gpus_are_free_and_names_the_holder_when_they_never_are(used, monkeypatch):

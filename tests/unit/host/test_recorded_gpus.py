@@ -18,6 +18,25 @@ def text(name):
     return (FOLDER / name).read_text()
 
 
+# The fields of the recorded tables.
+TABLES = {
+    "query-gpu.csv": ["index", "uuid", "name", "memory.total", "memory.used", "compute_cap", "driver_version"],
+    "query-health.csv": [
+        *("index", "pci.bus_id", "persistence_mode", "mig.mode.current", "ecc.errors.uncorrected.volatile.total"),
+        *("pcie.link.gen.max", "pcie.link.width.current", "pcie.link.width.max"),
+    ],
+}
+
+
+def columns(fields):
+    """What was recorded of some fields, as one table."""
+    recorded = {}
+    for name, names in TABLES.items():
+        rows = [line.split(", ") for line in text(name).splitlines()]
+        recorded.update(zip(names, zip(*rows, strict=True), strict=True))
+    return "".join(", ".join(row) + "\n" for row in zip(*[recorded[field] for field in fields], strict=True))
+
+
 @pytest.fixture
 def recorded(monkeypatch):
     """nvidia-smi and the kernel's log, as recorded."""
@@ -26,13 +45,13 @@ def recorded(monkeypatch):
         line = " ".join(argv)
         if line.startswith("journalctl -k"):
             return subprocess.CompletedProcess(argv, 0, text("kernel-log.txt"), "")
+        if "--query-gpu=" in line:
+            return subprocess.CompletedProcess(argv, 0, columns(argv[1].partition("=")[2].split(",")), "")
         name = next(
             name
             for words, name in {
                 "topo -m": "topo-m.txt",
                 "topo -p2p r": "topo-p2p-r.txt",
-                "pci.bus_id": "query-health.csv",
-                "uuid,name": "query-gpu.csv",
                 "compute-apps": "query-compute-apps.csv",
             }.items()
             if words in line
@@ -53,6 +72,8 @@ def test_gpus_and_their_memory(recorded):
         "used_mib": 1131,
         "compute_capability": "9.0",
         "driver": "580.159.04",
+        "place": "0000:00:07.0",
+        "warnings": [],
     }
 
 
@@ -63,10 +84,10 @@ def test_who_holds_memory(recorded):
 
 def test_health_of_sound_gpus_is_no_finding(recorded):
     class Subject:
-        claimed = (0, 1)
+        claimed = gpus.query()
         gpu_health = gpus.health()
 
-    assert Subject.gpu_health[1]["pci.bus_id"] == "00000000:00:07.0"
+    Subject.gpus = Subject.claimed
     assert Subject.gpu_health[1]["pcie.link.width.current"] == "16"
     assert [(item["passed"], item["evidence"]) for item in checks.health(Subject)] == [(True, {"pcie": ["5.0 x16"]})]
     assert checks.xids(Subject) == []  # lines of the driver that are no Xid

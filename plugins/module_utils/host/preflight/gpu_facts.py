@@ -23,6 +23,9 @@ NVML_FAILURES = (
     ),
 )
 
+# What to do about a warning of nvidia-smi; it has that of a corrupted infoROM only.
+INFOROM = "the GPU computes, but what it remembers of its memory errors can get lost: ask its vendor for a repair"
+
 # Xid errors that are the hardware's or the driver's, not a program's: number, meaning, repair. Others (13, 31, 43, 45,
 # ...) come of programs and say nothing about the next one. Source: NVIDIA, "Xid Errors", r580.
 XIDS = {

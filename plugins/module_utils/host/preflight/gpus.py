@@ -7,7 +7,7 @@ import re
 
 from .. import commands, gpus, proc
 from .check import fatal, passed, warning
-from .gpu_facts import NVML_FAILURES, XIDS
+from .gpu_facts import INFOROM, NVML_FAILURES, XIDS
 
 _XID = re.compile(r"NVRM: Xid \(PCI:([0-9A-Fa-f:.]+)\): (\d+),?\s*(.*)")
 
@@ -104,8 +104,13 @@ def as_declared(subject):
 
 
 def health(subject):
-    """The claimed GPUs have no uncorrected memory errors, run with all their lanes, and stay initialised."""
-    found = []
+    """nvidia-smi warns of no claimed GPU; they have no uncorrected memory errors, run with all their lanes, and stay
+    initialised."""
+    found = [
+        warning(f"GPU {index}: nvidia-smi says {line!r}", INFOROM, gpu=index)
+        for index, gpu in subject.claimed.items()
+        for line in gpu["warnings"]
+    ]
     states = {index: subject.gpu_health[index] for index in subject.claimed if index in subject.gpu_health}
     # What a link can be counts: idle GPUs slow theirs down.
     generations = {i: state["pcie.link.gen.max"] for i, state in states.items() if state["pcie.link.gen.max"].isdigit()}
@@ -138,12 +143,12 @@ def xids(subject):
     """The kernel log has no errors of the hardware of the claimed GPUs since the boot."""
     if not subject.claimed:
         return []
-    places = {_place(state["pci.bus_id"]): index for index, state in subject.gpu_health.items()}
+    places = {gpu["place"].split(".")[0]: index for index, gpu in subject.gpus.items()}
     log = commands.run(["journalctl", "-k", "-b", "-o", "cat", "--no-pager"], check=False).stdout
     seen = {}
     for line in log.splitlines():
         match = _XID.search(line)
-        index = places.get(_place(match.group(1))) if match else None
+        index = places.get(gpus.place(match.group(1)).split(".")[0]) if match else None
         if match and (index in subject.claimed or index is None) and int(match.group(2)) in XIDS:
             seen.setdefault((match.group(1), index, int(match.group(2))), []).append(match.group(3))
     found = []
@@ -153,9 +158,3 @@ def xids(subject):
         message = f"{what} had Xid {number} ({meaning}) {len(lines)} times since the boot"
         found.append(warning(message, repair, last=lines[-1][:200]))
     return found
-
-
-def _place(bus_id):
-    """A PCI address in one form: nvidia-smi and the kernel write domain and function differently."""
-    parts = bus_id.lower().split(".")[0].split(":")
-    return ":".join([parts[0][-4:], *parts[1:]])

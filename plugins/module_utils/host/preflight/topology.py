@@ -40,7 +40,7 @@ def peer_to_peer(subject):
     words = topology.pairs(topology.matrix(subject.gpu_links), claimed) if len(claimed) > 1 else {}
     if not words or all(word.startswith("NV") for word in words.values()) or _p2p_off(subject.release["environment"]):
         return []
-    places = [_address(subject.gpu_health[index]["pci.bus_id"]) for index in claimed if index in subject.gpu_health]
+    places = [subject.gpus[index]["place"] for index in claimed]
     above = topology.upstream(places)
     iommu, cmdline = topology.iommu(places), _cmdline()
     bridges = {place: acs for place, acs in pci.bridges().items() if place in above or not above}
@@ -72,11 +72,6 @@ def peer_to_peer(subject):
 
 def _p2p_off(environment):
     return environment.get("NCCL_P2P_DISABLE") == "1" or environment.get("NCCL_P2P_LEVEL", "").upper() in ("LOC", "NVL")
-
-
-def _address(bus_id):
-    """A PCI address as the kernel writes it; nvidia-smi gives the domain eight digits."""
-    return bus_id.lower()[-12:]
 
 
 def _cmdline():

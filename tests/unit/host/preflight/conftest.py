@@ -11,7 +11,7 @@ from ansible_collections.servewright.llm.plugins.module_utils.host.preflight imp
 from tests.unit.host.test_releases import rendered
 
 GPU = {"uuid": "", "name": "NVIDIA H200", "total_mib": 100 << 10, "used_mib": 0, "compute_capability": "9.0",
-       "driver": "580.95"}  # fmt: skip
+       "driver": "580.95", "place": "", "warnings": []}  # fmt: skip
 NOTHING = {"LoadState": "not-found", "UnitFileState": "", "FragmentPath": "", "DropInPaths": "", "ControlGroup": ""}
 
 
@@ -43,7 +43,7 @@ def subject(state, root, monkeypatch):
         if config is not None:
             (root / "model/config.json").write_text(json.dumps(config))
         found = check.Subject(release)
-        there = {index: {**GPU, "uuid": f"GPU-{index}"} for index in range(gpus)}
+        there = {index: {**GPU, "uuid": f"GPU-{index}", "place": f"0000:0{1 + index}:00.0"} for index in range(gpus)}
         found.__dict__.update(_gpus=(there, ""), gpu_health=health or {}, gpu_links=links, _strays={})
         return found
 

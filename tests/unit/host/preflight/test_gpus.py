@@ -106,7 +106,6 @@ def test_a_gpu_that_the_driver_has_bound_and_nvidia_smi_does_not_list(subject, m
 
 
 WELL = {
-    "pci.bus_id": "00000000:01:00.0",
     "persistence_mode": "Enabled",
     "mig.mode.current": "[N/A]",
     "ecc.errors.uncorrected.volatile.total": "0",
@@ -141,6 +140,14 @@ def test_the_health_of_a_gpu(subject, field, value, message, repair):
         assert wrong[0]["evidence"] == {"gpu": 1}
 
 
+def test_a_gpu_that_nvidia_smi_warns_of_is_a_warning_and_no_failure_of_the_driver(subject):
+    found = subject(gpus=2)
+    found.gpus[1]["warnings"] = ["WARNING: infoROM is corrupted at gpu 0000:02:00.0"]
+    message = "GPU 1: nvidia-smi says 'WARNING: infoROM is corrupted at gpu 0000:02:00.0'"
+    assert said(gpus.health(found)) == [("warning", message, gpu_facts.INFOROM)]
+    assert [row[0] for row in said(gpus.driver(found))] == ["ok"]
+
+
 def test_the_width_and_generation_of_the_links_are_shown(subject):
     (found,) = gpus.health(subject(gpus=2, health={0: WELL, 1: WELL}))
     assert (found["severity"], found["evidence"]) == ("ok", {"pcie": ["5.0 x16"]})
@@ -156,8 +163,8 @@ NVRM: Xid (PCI:0000:99:00): 48, of a GPU that is not listed any more
 usb 1-1: new device"""
     done = type("Done", (), {"stdout": log})
     monkeypatch.setattr(commands, "run", lambda argv, **options: done)
-    health = {0: WELL, 1: {**WELL, "pci.bus_id": "00000000:41:00.0"}}
-    found = subject(gpus=2, health=health)
+    found = subject(gpus=2)  # of a driver that tells no health
+    found.gpus[1]["place"] = "0000:41:00.0"
     found.release["gpus"] = [0]
     seen = gpus.xids(found)
     assert said(seen) == [
@@ -203,15 +210,14 @@ CLEAR, ON, UNABLE, VALIDATES = (0x5F, 0), (0x5F, 0x1D), (0x13, 0x11), (0x5F, 0x0
 def host(subject, monkeypatch, tmp_path):
     """Findings of P2P on a host: the IOMMU's treatment, registers of its one bridge, kernel's command line."""
 
-    def look(iommu, bridge, cmdline=(), above=("0000:00:01.1",), word="PIX", gpus=2, listed=(0, 1), **environment):
-        places = [f"0000:0{1 + index}:00.0" for index in listed]
+    def look(iommu, bridge, cmdline=(), above=("0000:00:01.1",), word="PIX", gpus=2, **environment):
+        places = ["0000:01:00.0", "0000:02:00.0"]
         monkeypatch.setattr(topology, "upstream", lambda found: set(above) if found == places else None)
         monkeypatch.setattr(topology, "iommu", lambda found: iommu if found == places else None)
         monkeypatch.setattr(pci, "bridges", lambda: {"0000:00:01.1": bridge} if bridge else {})
         monkeypatch.setattr(links, "_CMDLINE", str(tmp_path / "cmdline"))
         (tmp_path / "cmdline").write_text(" ".join(["root=/dev/sda", *cmdline, "quiet\n"]))
-        health = {index: {**WELL, "pci.bus_id": f"00000000:0{1 + index}:00.0"} for index in listed}
-        return links.peer_to_peer(subject(gpus=gpus, links=matrix(word), health=health, environment=environment))
+        return links.peer_to_peer(subject(gpus=gpus, links=matrix(word), environment=environment))
 
     return look
 
@@ -248,8 +254,7 @@ def test_3_1_only_bridges_above_the_gpus_count_and_only_where_p2p_goes_through_t
     assert host("translating", ON, above=["0000:80:01.1"])[0]["severity"] == "warning"
     assert host("translating", ON, above=[])[0]["severity"] == "fatal"  # a kernel that lists no devices
     assert host("translating", ON, word="NV4") == []
-    assert host("translating", ON, gpus=1, listed=[0]) == []
-    assert host("translating", ON, listed=[1])[0]["severity"] == "fatal"  # one that nvidia-smi does not list
+    assert host("translating", ON, gpus=1) == []
     for off in ({"NCCL_P2P_DISABLE": "1"}, {"NCCL_P2P_LEVEL": "LOC"}, {"NCCL_P2P_LEVEL": "nvl"}):
         assert host("translating", ON, **off) == []
     assert host("translating", ON, NCCL_P2P_LEVEL="SYS")[0]["severity"] == "fatal"
@@ -285,3 +290,5 @@ def test_bridges_and_iommu_are_read_from_the_kernel(tmp_path, monkeypatch):
     (tmp_path / "groups/1").mkdir(parents=True)
     (tmp_path / "groups/1/type").write_text("DMA\n")
     assert topology.iommu(["0000:ff:00.0"]) == "translating"
+    # No device at all is no proof that nothing translates.
+    assert topology.iommu([]) == "translating"
