@@ -22,7 +22,7 @@ from . import (
     topology,
     unit,
 )
-from .check import FATAL, Subject, fatal, passed
+from .check import FATAL, Subject, fatal, passed, warning
 
 CHECKS = (
     ("unit_name", unit.unit_is_ours),
@@ -62,6 +62,8 @@ CHECKS = (
     ("space", system.space),
     ("intact", system.intact),
 )
+# Checks that refuse nothing, and so neither when they could not look.
+WARNS = frozenset(("architecture", "gpu_health", "gpu_errors", "memory", "clock"))
 
 
 def checks(release, displaced=()):
@@ -74,10 +76,16 @@ def checks(release, displaced=()):
     for name, check in CHECKS:
         try:
             found = check(subject)
-        except HostError as error:
-            found = [fatal(str(error))]
+        except Exception as error:  # of any kind: one check that fails must not hide what the others find
+            found = [(warning if name in WARNS else fatal)(_failure(error))]
         results += [dict(finding, id=name) for finding in found or [passed("")]]
     return results
+
+
+def _failure(error):
+    """Why a check gave no answer. What is no HostError is a defect of its code."""
+    text = str(error) if isinstance(error, HostError) else f"{type(error).__name__}: {error}"
+    return f"could not be looked at: {text}"
 
 
 def refused(results):

@@ -9,6 +9,8 @@ from .. import commands, gpus, proc
 from .check import fatal, passed, warning
 from .gpu_facts import INFOROM, NVML_FAILURES, XIDS
 
+# Lines of the kernel log that are read, the last ones: PCIe errors that the bus corrects can fill it with millions.
+LOG_LINES = 100000
 _XID = re.compile(r"NVRM: Xid \(PCI:([0-9A-Fa-f:.]+)\): (\d+),?\s*(.*)")
 
 
@@ -144,9 +146,11 @@ def xids(subject):
     if not subject.claimed:
         return []
     places = {gpu["place"].split(".")[0]: index for index, gpu in subject.gpus.items()}
-    log = commands.run(["journalctl", "-k", "-b", "-o", "cat", "--no-pager"], check=False).stdout
+    read = ["journalctl", "-k", "-b", "-n", str(LOG_LINES), "-o", "cat", "--no-pager"]
+    log = commands.run(read, check=False).stdout.splitlines()
+    when = "since the boot" if len(log) < LOG_LINES else f"in the last {LOG_LINES} lines of the kernel log"
     seen = {}
-    for line in log.splitlines():
+    for line in log:
         match = _XID.search(line)
         index = places.get(gpus.place(match.group(1)).split(".")[0]) if match else None
         if match and (index in subject.claimed or index is None) and int(match.group(2)) in XIDS:
@@ -155,6 +159,6 @@ def xids(subject):
     for (place, index, number), lines in seen.items():
         meaning, repair = XIDS[number]
         what = f"GPU {index}" if index is not None else f"a GPU at {place}"
-        message = f"{what} had Xid {number} ({meaning}) {len(lines)} times since the boot"
+        message = f"{what} had Xid {number} ({meaning}) {len(lines)} times {when}"
         found.append(warning(message, repair, last=lines[-1][:200]))
     return found

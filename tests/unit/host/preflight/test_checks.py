@@ -21,12 +21,22 @@ def test_every_check_is_in_the_documented_table():
     assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == {name for name, _check in preflight.CHECKS}
 
 
+def test_a_check_that_could_not_look_is_fatal_where_the_table_says_that_it_can_be():
+    rows = re.findall(r"^\| (`.*?) \| *(.*?) *\| .*\|$", DOCS.read_text(), re.MULTILINE)
+    assert {name for names, fatal in rows if not fatal for name in re.findall(r"`(\w+)`", names)} == preflight.WARNS
+
+
 def test_every_check_runs_whatever_another_one_finds_and_one_fatal_finding_refuses(monkeypatch):
     def broken(subject):
         raise HostError("nvidia-smi did not end within 60 s")
 
+    def defect(subject):
+        return int("")
+
     table = [
         ("a", broken),
+        ("gpu_errors", broken),
+        ("restart_limit", defect),
         ("b", lambda subject: [warning("w", "do", x=1), fatal("f")]),
         ("c", lambda subject: []),
         ("d", lambda subject: None),
@@ -34,15 +44,18 @@ def test_every_check_runs_whatever_another_one_finds_and_one_fatal_finding_refus
     monkeypatch.setattr(preflight, "CHECKS", table)
     results = preflight.checks(rendered())
     assert [(item["id"], item["severity"], item["passed"], item["message"]) for item in results] == [
-        ("a", "fatal", False, "nvidia-smi did not end within 60 s"),
+        ("a", "fatal", False, "could not be looked at: nvidia-smi did not end within 60 s"),
+        ("gpu_errors", "warning", False, "could not be looked at: nvidia-smi did not end within 60 s"),
+        ("restart_limit", "fatal", False,
+         "could not be looked at: ValueError: invalid literal for int() with base 10: ''"),
         ("b", "warning", False, "w"),
         ("b", "fatal", False, "f"),
         ("c", "ok", True, ""),
         ("d", "ok", True, ""),
-    ]
-    assert (results[1]["repair"], results[1]["evidence"]) == ("do", {"x": 1})
-    assert preflight.refused(results) == ["nvidia-smi did not end within 60 s", "f"]
-    assert preflight.refused(results[1:2]) == []
+    ]  # fmt: skip
+    assert (results[3]["repair"], results[3]["evidence"]) == ("do", {"x": 1})
+    assert preflight.refused(results) == [results[0]["message"], results[2]["message"], "f"]
+    assert preflight.refused(results[3:4]) == []
 
 
 @pytest.mark.parametrize(

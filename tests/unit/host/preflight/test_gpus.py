@@ -161,8 +161,8 @@ NVRM: Xid (PCI:0000:01:00): 31, pid=3134, name=python, MMU Fault
 NVRM: Xid (PCI:0000:41:00): 95, not claimed
 NVRM: Xid (PCI:0000:99:00): 48, of a GPU that is not listed any more
 usb 1-1: new device"""
-    done = type("Done", (), {"stdout": log})
-    monkeypatch.setattr(commands, "run", lambda argv, **options: done)
+    done, asked = type("Done", (), {"stdout": log}), []
+    monkeypatch.setattr(commands, "run", lambda argv, **options: asked.append(argv) or done)
     found = subject(gpus=2)  # of a driver that tells no health
     found.gpus[1]["place"] = "0000:41:00.0"
     found.release["gpus"] = [0]
@@ -174,6 +174,9 @@ usb 1-1: new device"""
          "reset or reboot; when it comes again, have the GPU replaced"),
     ]  # fmt: skip
     assert seen[0]["evidence"] == {"last": "again"}
+    assert f"-n {gpus.LOG_LINES}" in " ".join(asked[0])
+    monkeypatch.setattr(gpus, "LOG_LINES", 6)
+    assert "2 times in the last 6 lines of the kernel log" in said(gpus.xids(found))[0][1]
 
 
 def matrix(word):
