@@ -35,8 +35,12 @@ def address(subject):
 
 
 def port(subject):
-    """Every port of the plan is free, or held by what will be ended."""
-    release, found, waiting = subject.release, [], 0
+    """Every port of the plan is wanted once, and free or held by what will be ended."""
+    release, waiting = subject.release, 0
+    found = [
+        fatal(f"port {number} is the service's own for {' and for '.join(uses)}", "declare another one for one of them")
+        for number, uses in port_plan.twice(release).items()
+    ]
     for number, what in port_plan.fixed(release).items():
         host = release["listen"]["host"] if what == "HTTP" else ""  # the engine chooses: any address may be meant
         for pid in ports.holders(host, number):

@@ -11,6 +11,10 @@ from ansible_collections.servewright.llm.plugins.module_utils.host.preflight imp
 from tests.unit.host.preflight.conftest import drop_in, said
 
 
+def attention(*ports):
+    return dict.fromkeys(ports, "data parallel attention")
+
+
 @pytest.mark.parametrize(
     ("engine", "words", "plan"),
     [
@@ -19,16 +23,40 @@ from tests.unit.host.preflight.conftest import drop_in, said
         ("sglang", ["--grpc-port=8"], {30000: "HTTP", 8: "gRPC"}),
         ("sglang", ["--dist-init-addr", "10.0.0.1:9"], {30000: "HTTP", 9: "rendezvous"}),
         ("sglang", ["--dist-init-addr", "h"], {30000: "HTTP"}),
-        ("sglang", ["--enable-dp-attention"],
-         {30000: "HTTP", **dict.fromkeys(range(30233, 30240), "data parallel attention")}),
-        ("sglang", ["--enable-dp-attention", "--dist-init-addr", "h:9"], {30000: "HTTP", 9: "rendezvous"}),
-        ("vllm", ["--master-port", "9"], {30000: "HTTP", 9: "rendezvous"}),
+        ("sglang", ["--dist-init-addr", "h:9", "--nccl-port", "7"], {30000: "HTTP", 9: "rendezvous"}),
+        ("sglang", ["--enable-dp-attention"], {30000: "HTTP", **attention(*range(30233, 30240), 30013)}),
+        ("sglang", ["--attn-dp-size", "2"], {30000: "HTTP", **attention(*range(30233, 30240), 30013)}),
+        ("sglang", ["--attn-dp-size", "1"], {30000: "HTTP"}),
+        ("sglang", ["--enable-dp-attention", "--dist-init-addr", "h:20000"],
+         {30000: "HTTP", 20000: "rendezvous", **attention(*range(20001, 20007), 20013)}),
+        ("sglang", ["--enable-dp-attention", "--dist-init-addr", "h:20000", "--nnodes", "2", "--node-rank", "1"],
+         {30000: "HTTP", 20000: "rendezvous", **attention(*range(20001, 20007))}),
+        ("sglang", ["--enable-dp-attention", "--dist-init-addr", "h:65530", "--node-rank", "1"],
+         {30000: "HTTP", 65530: "rendezvous", **attention(*range(65523, 65529))}),
+        ("sglang", ["--disaggregation-mode", "prefill"], {30000: "HTTP", 8998: "disaggregation bootstrap"}),
+        ("sglang", ["--disaggregation-mode", "prefill", "--disaggregation-bootstrap-port", "9"],
+         {30000: "HTTP", 9: "disaggregation bootstrap"}),
+        ("sglang", ["--disaggregation-mode", "decode", "--disaggregation-bootstrap-port", "9"], {30000: "HTTP"}),
+        ("sglang", ["--disaggregation-mode", "decode", "--enable-pd-role-switch"],
+         {30000: "HTTP", 8998: "disaggregation bootstrap"}),
+        ("vllm", ["--nnodes", "2"], {30000: "HTTP", 29501: "rendezvous"}),
+        ("vllm", ["--nnodes", "2", "--master-port", "9"], {30000: "HTTP", 9: "rendezvous"}),
+        ("vllm", ["--nnodes", "2", "--node-rank", "1"], {30000: "HTTP"}),
+        ("vllm", ["--master-port", "9"], {30000: "HTTP"}),
         ("vllm", ["--data-parallel-rpc-port", "9"], {30000: "HTTP", 9: "data parallel RPC"}),
         ("vllm", ["--enable-dp-attention"], {30000: "HTTP"}),
     ],
 )  # fmt: skip
 def test_the_ports_that_a_service_listens_on(subject, engine, words, plan):
     assert port_plan.fixed(subject(*words, engine=engine).release) == plan
+
+
+@pytest.mark.parametrize(("http", "first"), [(65302, 65535), (65303, 65070), (65296, 65529)])
+def test_the_ports_of_data_parallel_attention_where_there_are_none_so_high(subject, http, first):
+    """As PortArgs.init_new of SGLang 0.5.23 gives them."""
+    plan = port_plan.fixed(subject("--enable-dp-attention", listen={"host": "127.0.0.1", "port": http}).release)
+    next_to_it = range(first + 1, first + 7) if first <= 65529 else range(first - 7, first - 1)
+    assert plan == {http: "HTTP", **attention(first, *next_to_it, http + 13)}
 
 
 @pytest.mark.parametrize(
@@ -38,7 +66,7 @@ def test_the_ports_that_a_service_listens_on(subject, engine, words, plan):
         ("sglang", "0.5.24", 2, [], (22000, 29999)),
         ("sglang", "0.5.8", 2, [], (30100, 31000)),
         ("sglang", "0.5.9", 2, [], None),
-        ("sglang", "0.5.23", 1, [], None),
+        ("sglang", "0.5.23", 1, [], (22000, 29999)),
         ("sglang", "0.5.23", 2, ["--nccl-port", "7"], None),
         ("vllm", "0.32.0", 2, [], None),
     ],
@@ -101,6 +129,25 @@ def test_every_port_of_the_plan_is_looked_at_and_its_holder_named(subject, monke
         "port 30000 of 127.0.0.1 is held by pid 11 (x)",
         "declare another listen.port, or end that process",
     )
+
+
+@pytest.mark.parametrize(
+    ("engine", "words", "message"),
+    [
+        ("sglang", ["--nccl-port", "30000"], "port 30000 is the service's own for HTTP and for NCCL"),
+        ("sglang", ["--nccl-port", "7", "--grpc-port", "7"], "port 7 is the service's own for NCCL and for gRPC"),
+        ("sglang", ["--nccl-port", "30235", "--enable-dp-attention"],
+         "port 30235 is the service's own for NCCL and for data parallel attention"),
+        ("sglang", ["--nccl-port", "9", "--dist-init-addr", "h:9"], ""),
+        ("vllm", ["--nnodes", "2", "--data-parallel-rpc-port", "29501"],
+         "port 29501 is the service's own for rendezvous and for data parallel RPC"),
+    ],
+)  # fmt: skip
+def test_one_port_for_two_things_of_a_service(subject, monkeypatch, engine, words, message):
+    monkeypatch.setattr(ports, "holders", lambda address, port: [])
+    monkeypatch.setattr(ports, "in_time_wait", lambda port: 0)
+    wanted = [("fatal", message, "declare another one for one of them")] if message else []
+    assert said(network.port(subject(*words, engine=engine))) == wanted
 
 
 @pytest.mark.failure("2.6")
