@@ -22,11 +22,12 @@ FOLDERS = (
     "/run/systemd/generator.late",
 )
 # Cumulative settings: each line adds, and an empty one resets. Of all others the last line counts.
-_LISTS = frozenset(
+LISTS = frozenset(
     (
         *("After", "Before", "BindsTo", "Conflicts", "DeviceAllow", "Documentation", "EnvironmentFile"),
         *("ExecCondition", "ExecReload", "ExecStart", "ExecStartPost", "ExecStartPre", "ExecStop", "ExecStopPost"),
         *("InaccessiblePaths", "LoadCredential", "PassEnvironment", "ReadOnlyPaths", "ReadWritePaths", "Requires"),
+        *("AmbientCapabilities", "CapabilityBoundingSet"),
         *("SystemCallFilter", "TemporaryFileSystem", "UnsetEnvironment", "Wants", "BindPaths", "BindReadOnlyPaths"),
     )
 )
@@ -40,6 +41,15 @@ def of_unit(unit):
 def of_many():
     """Paths of the drop-ins that are meant for every service, or for all whose names begin alike."""
     return _in_order(["service.d", "*-.service.d"])
+
+
+def merged(unit):
+    """Paths of the drop-ins that systemd merges into a unit, in its order; of files of one name it reads one."""
+    own = [path for path in _in_order([unit + ".d", "*-.service.d"]) if applies(path, unit)]
+    found = {}
+    for path in own + _in_order(["service.d"]):
+        found.setdefault(os.path.basename(path), path)
+    return [found[name] for name in sorted(found)]
 
 
 def applies(path, unit):
@@ -99,7 +109,7 @@ def winning(texts):
                 if not value:
                     effective = {key: line for key, line in effective.items() if key[:2] != (section, name)}
                 effective[(section, name, variable)] = (path, number, f"{name}={value}")
-            elif name in _LISTS and value:
+            elif name in LISTS and value:
                 effective[(section, name, path, number)] = (path, number, f"{name}={value}")
             else:
                 effective = {key: line for key, line in effective.items() if key[:2] != (section, name)}

@@ -33,7 +33,7 @@ def unit_is_ours(subject):
 def drop_ins(subject):
     """No drop-in changes the unit behind its release's back; systemd merges them from every folder."""
     release, found = subject.release, []
-    for path in unit_override.drop_ins(release["service"]):
+    for path in unit_override.files(release["service"]):
         changes = unit_override.settings(path)
         hard = [
             fatal(f"{path} sets {name}={changes['Service.' + name]}, which {what}", "take that line out of it")
@@ -69,8 +69,6 @@ def limiter(subject):
     window, delay = (unit_override.seconds(unit[name]) for name in ("Unit.StartLimitIntervalSec", "Service.RestartSec"))
     burst = int(unit["Unit.StartLimitBurst"])
     repair = unit_override.repair(origin, *_LIMITER)
-    if window is None and burst:
-        return []  # every start counts
     if not burst or window <= burst * delay:
         return [
             fatal(

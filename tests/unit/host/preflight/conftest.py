@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from ansible_collections.servewright.llm.plugins.module_utils.host import paths, systemd, users
-from ansible_collections.servewright.llm.plugins.module_utils.host.preflight import check, unit_override
+from ansible_collections.servewright.llm.plugins.module_utils.host import drop_ins, systemd, users
+from ansible_collections.servewright.llm.plugins.module_utils.host.preflight import check
 from tests.unit.host.test_releases import rendered
 
 GPU = {"uuid": "", "name": "NVIDIA H200", "total_mib": 100 << 10, "used_mib": 0, "compute_capability": "9.0",
@@ -20,7 +20,7 @@ def state(root, monkeypatch):
     """What systemd says of every unit: nothing is there, unless a test changes it."""
     shown = dict(NOTHING)
     monkeypatch.setattr(systemd, "show", lambda unit: shown)
-    monkeypatch.setattr(unit_override, "FOLDERS", (str(root),))
+    monkeypatch.setattr(drop_ins, "FOLDERS", (str(root / "systemd/system"), str(root / "lib/systemd/system")))
     return shown
 
 
@@ -55,8 +55,8 @@ def said(findings):
     return [(found["severity"], found["message"], found["repair"]) for found in findings]
 
 
-def drop_in(root, lines, name="zz"):
-    folder = root / "systemd/system" / (paths.unit_name("tiny") + ".d")
+def drop_in(root, lines, name="zz", folder="tiny.service.d"):
+    folder = root / "systemd/system" / folder
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{name}.conf").write_text(lines)
     return str(folder / f"{name}.conf")

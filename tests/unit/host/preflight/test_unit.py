@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 from pathlib import Path
 
@@ -141,6 +142,8 @@ def test_a_limiter_of_the_unit_itself_is_not_a_users_to_mend(subject):
     [
         ("", 1, False),
         ("TimeoutStartSec=2min", 1, True),
+        ("TimeoutStartSec=2hours", 1, False),
+        ("TimeoutSec=2min", 1, True),
         ("TimeoutStartSec=121", 1, False),
         ("TimeoutStartSec=2min", 0, False),
         ("TimeoutStartSec=infinity", 1, False),
@@ -170,18 +173,69 @@ def test_open_files_that_the_kernel_does_not_grant(subject, monkeypatch):
 
 
 def test_the_last_drop_in_by_name_wins_wherever_it_lies(root, state):
-    state["DropInPaths"] = drop_in(root, "[Service]\nNice=1\nRestartSec=1\n", "aa")
-    later = drop_in(root, "[Service]\nNice=2\n", "bb")
-    release = {"service": "tiny", "unit": "[Service]\nNice=0\n"}
-    assert unit_override.drop_ins("tiny") == [state["DropInPaths"], later]  # systemd has not read the later one
-    values, origin = unit_override.effective(release)
-    assert values == {"Service.Nice": "2", "Service.RestartSec": "1"}
-    assert origin["Service.Nice"] == later
+    """Also those for all services and for all whose names begin alike, before systemd has read any of them."""
+    found = [
+        drop_in(root, "[Service]\nNice=1\nRestartSec=1\n", "aa", "service.d"),
+        drop_in(root, "[Service]\nNice=2\nRestartSec=2\n", "bb", "tiny-.service.d"),
+        drop_in(root, "[Service]\nNice=3\n", "cc", "tiny-k2.service.d"),
+    ]
+    drop_in(root, "[Service]\nNice=4\n", "cc", "service.d")  # of one name only the most special one is read
+    drop_in(root, "[Service]\nNice=5\n", "cc", "../../lib/systemd/system/tiny-k2.service.d")
+    drop_in(root, "[Service]\nNice=6\n", "zz", "other-.service.d")
+    assert unit_override.files("tiny-k2") == found
+    values, origin = unit_override.effective({"service": "tiny-k2", "unit": "[Service]\nNice=0\nUser=x\n"})
+    assert values == {"Service.Nice": "3", "Service.RestartSec": "2", "Service.User": "x"}
+    assert origin == {"Service.Nice": found[2], "Service.RestartSec": found[1]}
+
+
+def test_a_drop_in_for_every_service_can_hide_the_gpus(subject, root):
+    path = drop_in(root, "[Service]\nPrivateDevices=yes\n", folder="service.d")
+    assert [row[:2] for row in said(unit.drop_ins(subject(gpus=1)))] == [
+        ("fatal", f"{path} sets PrivateDevices=yes, which hides the GPUs")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("lines", "name", "value"),
+    [
+        ("[Service]\nStartLimitInterval=7", "Unit.StartLimitIntervalSec", "7"),
+        ("[Unit]\nStartLimitInterval=7", "Unit.StartLimitIntervalSec", "7"),
+        ("[Service]\nStartLimitBurst=7", "Unit.StartLimitBurst", "7"),
+        ("[Service]\nStartLimitIntervalSec=7", "Unit.StartLimitIntervalSec", "1"),  # that section has only the old name
+        ("[Service]\nTimeoutSec=7", "Service.TimeoutStartSec", "7"),
+        ("[Service]\nTimeoutSec=7", "Service.TimeoutStopSec", "7"),
+        ("[Service]\nTimeoutSec=7\nTimeoutStartSec=8", "Service.TimeoutStartSec", "8"),
+        # systemd 252 logs "Failed to parse ..., ignoring" for these.
+        ("[Unit]\nStartLimitBurst=", "Unit.StartLimitBurst", "2"),
+        ("[Unit]\nStartLimitBurst=many", "Unit.StartLimitBurst", "2"),
+        ("[Unit]\nStartLimitIntervalSec=soon", "Unit.StartLimitIntervalSec", "1"),
+        ("[Unit]\nStartLimitBurst=7\nStartLimitBurst=8", "Unit.StartLimitBurst", "8"),
+        ("[Service]\nLimitMEMLOCK=", "Service.LimitMEMLOCK", "infinity"),
+        ("[Service]\nAmbientCapabilities=CAP_NICE", "Service.AmbientCapabilities", "CAP_NET_BIND_SERVICE CAP_NICE"),
+        ("[Service]\nAmbientCapabilities=", "Service.AmbientCapabilities", ""),
+    ],
+)
+def test_a_drop_in_is_read_as_systemd_reads_it(state, root, lines, name, value):
+    text = "[Unit]\nStartLimitIntervalSec=1\nStartLimitBurst=2\n[Service]\nTimeoutStartSec=3\nLimitMEMLOCK=infinity\n"
+    drop_in(root, lines + "\n")
+    release = {"service": "tiny", "unit": text + "AmbientCapabilities=CAP_NET_BIND_SERVICE\n"}
+    assert unit_override.effective(release)[0][name] == value
 
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("90", 90), ("1min 30s", 90), ("500ms", 0.5), ("2h", 7200), ("1d", 86400), ("infinity", None), ("0", 0)],
-)
+    [
+        ("90", 90), ("1min 30s", 90), ("500ms", 0.5), ("2h", 7200), ("1d", 86400), ("infinity", math.inf), ("0", 0),
+        # What `systemd-analyze timespan` of systemd 252 makes of them.
+        ("2hours", 7200), ("2 h", 7200), ("5minutes 3us", 300.000003), ("1.5h", 5400), ("5m30", 330), ("1h30", 3630),
+        ("1week", 604800), ("1month", 2629800), ("1M", 2629800), ("1y", 31557600), ("1µs", 1e-6), ("1μs", 1e-6),
+    ],
+)  # fmt: skip
 def test_a_time_span_of_systemd(text, seconds):
-    assert unit_override.seconds(text) == seconds
+    assert unit_override.seconds(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "3 foo", "2H", "-5", "soon", "1.2.3"])
+def test_what_systemd_takes_for_no_time_span(text):
+    with pytest.raises(ValueError, match=r"no time span|could not convert"):
+        unit_override.seconds(text)
