@@ -59,10 +59,28 @@ def _resolve(address):
         return []
 
 
+def _free(address, port):
+    """True when an IPv4 address can be bound all the same: what listens does so on IPv6 only.
+
+    /proc/net/tcp6 does not tell which sockets also take IPv4 connections.
+    """
+    places = _resolve(address) if address else []
+    try:
+        for family, kind, _protocol, _name, where in places:
+            if family != socket.AF_INET:
+                return False
+            with socket.socket(family, kind) as server:
+                server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do, for what is in TIME_WAIT
+                server.bind((where[0], port))
+    except OSError:
+        return False
+    return bool(places)
+
+
 def holders(address, port):
     """Pids that listen on the port at an address that overlaps. Needs root to see other users' processes."""
     inodes = {f"socket:[{inode}]" for inode in _inodes(address, port)}
-    if not inodes:
+    if not inodes or _free(address, port):
         return []
     found = []
     for pid in proc.all_pids():

@@ -18,6 +18,8 @@ from ansible_collections.servewright.llm.plugins.module_utils.host import ports
         ("0.0.0.0", "127.0.0.1", True),
         ("127.0.0.2", "127.0.0.1", False),
         ("::", "127.0.0.1", True),
+        ("::", "0.0.0.0", True),
+        ("::1", "0.0.0.0", False),
     ],
 )
 def test_a_listener_whose_address_overlaps_is_found(bound, asked, held):
@@ -26,6 +28,16 @@ def test_a_listener_whose_address_overlaps_is_found(bound, asked, held):
         server.bind((bound, 0))
         server.listen()
         assert ports.holders(asked, server.getsockname()[1]) == ([os.getpid()] if held else [])
+
+
+def test_a_listener_on_ipv6_only_holds_no_ipv4_port():
+    with socket.socket(socket.AF_INET6) as server:
+        server.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        server.bind(("::", 0))
+        server.listen()
+        port = server.getsockname()[1]
+        assert [ports.holders(address, port) for address in ("127.0.0.1", "0.0.0.0")] == [[], []]
+        assert [ports.holders(address, port) for address in ("::", "::1", "")] == [[os.getpid()]] * 3
 
 
 def test_a_connection_in_time_wait_holds_nothing():
