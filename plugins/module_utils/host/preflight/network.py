@@ -134,20 +134,34 @@ def _up(link):
 
 
 def host_name(subject):
-    """With several nodes: the host's name is not a loopback address, which the others would be told."""
+    """With several nodes: the host's name is not a loopback address, which Gloo would tell the others.
+
+    Gloo takes the first address of the name that it can bind (tcp/device.cc, lookupAddrForHostname), torch 127.0.0.1
+    where there is none (ProcessGroupGloo::createDefaultDevice), and neither where GLOO_SOCKET_IFNAME is declared.
+    """
     release = subject.release
-    if (arguments.number(release, "--nnodes") or 1) < 2:
+    if (arguments.number(release, "--nnodes") or 1) < 2 or release["environment"].get("GLOO_SOCKET_IFNAME"):
         return []
     name = socket.gethostname()
+    repair = f"put the address that the others reach and {name} first into /etc/hosts, or declare GLOO_SOCKET_IFNAME"
     try:
-        addresses = {entry[4][0] for entry in socket.getaddrinfo(name, None)}
+        entries = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except OSError:
-        return [fatal(f"the host's own name {name} cannot be resolved", f"put its address and {name} into /etc/hosts")]
-    if all(address.startswith("127.") or address == "::1" for address in addresses):
-        return [
-            fatal(
-                f"the host's name {name} is {', '.join(sorted(addresses))}, which other nodes would connect to",
-                f"put the address that the others reach and {name} into /etc/hosts",
-            )
-        ]
+        return [fatal(f"the host's own name {name} cannot be resolved", repair)]
+    first = next((where[0] for family, *_kind, where in entries if _own(family, where)), None)
+    if first is None:
+        addresses = ", ".join(sorted({entry[4][0] for entry in entries}))
+        return [fatal(f"the host's name {name} is {addresses}, which is no address of this host", repair)]
+    if first.startswith("127.") or first == "::1":
+        return [fatal(f"the host's name {name} is {first}, which other nodes would connect to", repair)]
     return []
+
+
+def _own(family, where):
+    """True for an address that a socket of this host can be bound to."""
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as server:
+            server.bind(where)
+            return True
+    except OSError:
+        return False

@@ -245,18 +245,23 @@ def test_interfaces_that_the_engine_is_told(subject, monkeypatch, variable, valu
     [
         ("1", ["127.0.1.1"], ""),
         ("2", ["127.0.1.1"], "is 127.0.1.1, which other nodes would connect to"),
-        ("2", ["127.0.1.1", "::1"], "is 127.0.1.1, ::1"),
-        ("2", ["127.0.1.1", "10.0.0.5"], ""),
+        ("2", ["::1", "127.0.1.1"], "is ::1, which other nodes would connect to"),
+        ("2", ["127.0.1.1", "10.0.0.5"], "is 127.0.1.1, which other nodes would connect to"),
+        ("2", ["10.0.0.5", "127.0.1.1"], ""),
+        ("2", ["10.0.0.9", "127.0.1.1"], "is 127.0.1.1, which other nodes would connect to"),
+        ("2", ["10.0.0.9", "10.0.0.5"], ""),
+        ("2", ["10.0.0.9"], "is 10.0.0.9, which is no address of this host"),
         ("2", ["10.0.0.5"], ""),
         ("2", None, "cannot be resolved"),
     ],
 )
 def test_with_several_nodes_the_hosts_name_is_no_loopback_address(subject, monkeypatch, nodes, addresses, message):
-    def resolve(name, port):
+    def resolve(name, port, type):
         if addresses is None:
             raise socket.gaierror
-        return [(0, 0, 0, "", (address, 0)) for address in addresses]
+        return [(socket.AF_INET, type, 0, "", (address, 0)) for address in addresses]
 
+    monkeypatch.setattr(network, "_own", lambda family, where: where[0] != "10.0.0.9")
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
     monkeypatch.setattr(socket, "gethostname", lambda: "node1")
     found = said(network.host_name(subject("--nnodes", nodes)))
@@ -264,3 +269,8 @@ def test_with_several_nodes_the_hosts_name_is_no_loopback_address(subject, monke
     for severity, text, repair in found:
         assert (severity, message in text, "node1" in text, "/etc/hosts" in repair) == ("fatal", True, True, True)
     assert network.host_name(subject()) == []
+    assert network.host_name(subject("--nnodes", nodes, environment={"GLOO_SOCKET_IFNAME": "eth0"})) == []
+
+
+def test_an_address_of_this_host_is_one_that_can_be_bound():
+    assert [network._own(socket.AF_INET, (address, 0)) for address in ("127.0.0.1", "192.0.2.7")] == [True, False]
