@@ -13,6 +13,7 @@ import yaml
 
 from tests.hosts import fault_table, verdict_table
 from tests.testbed import Host, Testbed, TestbedError
+from tests.testbed.recipe import SUITE
 
 LookInto = Callable[[Host], "testinfra.host.Host"]
 
@@ -28,6 +29,7 @@ class BootHosts(Protocol):
         *,
         binds: Mapping[Path, str] | None = None,
         prepare: Callable[[Path], None] | None = None,
+        suite: str = SUITE,
     ) -> Sequence[Host]: ...
 
 
@@ -70,10 +72,11 @@ def hosts(testbed: Testbed) -> Iterator[BootHosts]:
         *,
         binds: Mapping[Path, str] | None = None,
         prepare: Callable[[Path], None] | None = None,
+        suite: str = SUITE,
     ) -> Sequence[Host]:
         names = [f"gpu{len(booted) + number}" for number in range(1, count + 1)]
         with ThreadPoolExecutor(count) as pool:
-            new = list(pool.map(lambda name: testbed.boot(name, binds=binds, prepare=prepare), names))
+            new = list(pool.map(lambda name: testbed.boot(name, binds=binds, prepare=prepare, suite=suite), names))
         booted.extend(new)
         return new
 

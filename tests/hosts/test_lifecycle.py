@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import os
 import subprocess
+from functools import partial
 
 import pytest
 
 from tests.hosts.commands import BIN, PATH, ROOT, invocation, servewright, service
+from tests.simulator.install import install
+
+# Debian 11, 12 and 13: systemd 247, 252 and 257, with the Python of each.
+SUITES = {"bullseye": "3.9", "bookworm": "3.11", "trixie": "3.13"}
 
 
 @pytest.mark.failure("8.1")
-@pytest.mark.parametrize("engine", ["sglang", "vllm"])
-def test_a_service_goes_its_whole_way(engine_host, inventory, engine):
-    host = engine_host
+@pytest.mark.parametrize(
+    ("engine", "suite"), [("sglang", "bookworm"), ("vllm", "bookworm"), ("sglang", "bullseye"), ("vllm", "trixie")]
+)
+def test_a_service_goes_its_whole_way(hosts, inventory, engine, suite):
+    (host,) = hosts(1, prepare=partial(install, python_version=SUITES[suite]), suite=suite)
 
     def declare(**changes):
         return str(inventory([host], variables={"servewright_services": [service(engine, **changes)]}))
@@ -63,6 +70,8 @@ def test_a_service_goes_its_whole_way(engine_host, inventory, engine):
         (1, "committed", "first"),
     ]
     assert servewright("logs", "-i", path).service()["log"]
+    drift = servewright("drift", "-i", path)
+    assert (drift.code, drift.service()["findings"]) == (0, []), drift.text
 
 
 def test_a_no_change_deploy_is_one_remote_call(engine_host, inventory):

@@ -36,18 +36,18 @@ class Image:
         return self.folder / "known_hosts"
 
 
-def current_image(cache: Path) -> Image:
+def current_image(cache: Path, suite: str = recipe.SUITE) -> Image:
     """Where the image of the present recipe is, or will be once it is built."""
-    return Image(cache / "images" / recipe.digest())
+    return Image(cache / "images" / f"{suite}-{recipe.digest(suite)}")
 
 
-def ensure_image(cache: Path) -> Image:
+def ensure_image(cache: Path, suite: str = recipe.SUITE) -> Image:
     """The image of the present recipe, built now if it is not there.
 
     A folder under the final name is complete, because it gets that name last.
     Raises TestbedError when the build fails.
     """
-    image = current_image(cache)
+    image = current_image(cache, suite)
     if image.folder.exists():
         return image
     # said before the wait for the lock: another run may be at it
@@ -57,18 +57,18 @@ def ensure_image(cache: Path) -> Image:
             partial = Image(image.folder.with_suffix(".partial"))
             remove_tree(partial.folder)
             partial.folder.mkdir(mode=0o755)
-            _build(partial, lock)
+            _build(partial, suite, lock)
             os.sync()  # a name that outlives a crash of the machine must not stand for files that did not
             partial.folder.rename(image.folder)
     return image
 
 
-def _build(image: Image, lock: int) -> None:
+def _build(image: Image, suite: str, lock: int) -> None:
     host_key = image.folder / "host_ed25519"
     for key in (image.key, host_key):
         execute(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "servewright-testbed", "-f", str(key)])
     image.known_hosts.write_text(f"* {host_key.with_suffix('.pub').read_text()}")
     try:
-        recipe.build(image.rootfs, image.key.with_suffix(".pub").read_text(), host_key, lock)
+        recipe.build(suite, image.rootfs, image.key.with_suffix(".pub").read_text(), host_key, lock)
     except CommandFailed as error:
         raise TestbedError(f"could not build the Debian image; {error}") from error

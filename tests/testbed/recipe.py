@@ -1,4 +1,4 @@
-"""What the golden image is: a small Debian 12 with systemd, SSH and Python, as on a managed host."""
+"""What the golden image is: a small Debian with systemd, SSH and Python, as on a managed host."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tests.testbed.command import execute
 from tests.testbed.machine import DEBIAN_KEYRING
 
 SUITE = "bookworm"
+"""Debian 12; `boot` takes others."""
 
 PACKAGES = (
     "ca-certificates",
@@ -55,15 +56,15 @@ def overlay_files() -> list[Path]:
     return sorted(path.relative_to(ROOTFS) for path in ROOTFS.rglob("*") if path.is_file())
 
 
-def digest() -> str:
+def digest(suite: str) -> str:
     """Names the recipe: this file, because it holds the steps too, and every file that is laid over."""
-    text = hashlib.sha256(Path(__file__).read_bytes())
+    text = hashlib.sha256(suite.encode() + Path(__file__).read_bytes())
     for path in overlay_files():
         text.update(f"\0{path}\0".encode() + (ROOTFS / path).read_bytes())
     return text.hexdigest()[:16]
 
 
-def mirrors() -> list[str]:
+def mirrors(suite: str) -> list[str]:
     """This machine's own sources of the suite, as sources.list lines; none on another distribution.
 
     Given none, mmdebstrap takes Debian's public mirror, and would go past a mirror set up for this machine.
@@ -73,9 +74,9 @@ def mirrors() -> list[str]:
     found: dict[str, None] = {}  # an ordered set: apt lists a target once per architecture
     for line in targets.splitlines():
         origin, codename, uri, release, component = line.split("\t")
-        if origin == "Debian" and codename.split("-")[0] == SUITE and component == "main":
+        if origin == "Debian" and codename.split("-")[0] == suite and component == "main":
             found[f"deb {uri} {release} main"] = None
-    return list(found) if any(line.split()[2] == SUITE for line in found) else []
+    return list(found) if any(line.split()[2] == suite for line in found) else []
 
 
 def apt_options(configuration: str) -> list[str]:
@@ -88,10 +89,11 @@ def apt_options(configuration: str) -> list[str]:
     ]
 
 
-def build(root: Path, authorized_key: str, host_key: Path, lock: int) -> None:
+def build(suite: str, root: Path, authorized_key: str, host_key: Path, lock: int) -> None:
     """Install the system into the new folder root.
 
     Args:
+        suite: of Debian, by its code name.
         authorized_key: public key that may log in as root.
         host_key: private SSH host key; its public half lies beside it with the suffix .pub.
         lock: file descriptor that the installer inherits, so that the lock is held for as long as it writes.
@@ -108,7 +110,7 @@ def build(root: Path, authorized_key: str, host_key: Path, lock: int) -> None:
             *("setpriv", "--pdeathsig", "KILL"),
             *("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"),
             *("mmdebstrap", "--quiet", "--mode=root", "--variant=minbase", f"--include={','.join(PACKAGES)}"),
-            *(f"--keyring={DEBIAN_KEYRING}", *options, SUITE, str(root), *mirrors()),
+            *(f"--keyring={DEBIAN_KEYRING}", *options, suite, str(root), *mirrors(suite)),
         ],
         env={**os.environ, "TMPDIR": str(root.parent)},
         pass_fds=[lock],

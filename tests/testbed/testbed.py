@@ -15,6 +15,7 @@ from tests.testbed import machine, network, runs
 from tests.testbed.errors import TestbedError
 from tests.testbed.host import Host
 from tests.testbed.image import Image, ensure_image
+from tests.testbed.recipe import SUITE
 
 HOST_NAME = re.compile(r"[a-z]([a-z0-9-]{0,30}[a-z0-9])?")
 
@@ -63,9 +64,9 @@ class Testbed:
         """The hosts that exist, on or off."""
         return list(self._hosts.values())
 
-    def ensure_image(self) -> Image:
+    def ensure_image(self, suite: str = SUITE) -> Image:
         """Build the image that hosts are made from, unless it is there."""
-        return ensure_image(self._cache)
+        return ensure_image(self._cache, suite)
 
     def boot(
         self,
@@ -73,6 +74,7 @@ class Testbed:
         *,
         binds: Mapping[Path, str] | None = None,
         prepare: Callable[[Path], None] | None = None,
+        suite: str = SUITE,
     ) -> Host:
         """Make a host and boot it.
 
@@ -80,12 +82,13 @@ class Testbed:
             name: its host name, unique in this testbed.
             binds: folders or files of this machine that it sees, read-only, and where.
             prepare: called with the root of its file system before the boot, to put files there.
+            suite: of Debian, by its code name.
 
         Raises:
             HostDegraded: a unit failed; the host is gone again.
             TestbedError: it did not boot.
         """
-        host = self._new_host(name, binds or {})
+        host = self._new_host(name, binds or {}, suite)
         try:
             if prepare is not None:
                 prepare(host.root)
@@ -118,10 +121,10 @@ class Testbed:
         self._lock = -1
         atexit.unregister(self.close)
 
-    def _new_host(self, name: str, binds: Mapping[Path, str]) -> Host:
+    def _new_host(self, name: str, binds: Mapping[Path, str], suite: str) -> Host:
         if not HOST_NAME.fullmatch(name):
             raise TestbedError(f"{name!r} cannot be a host name: use lower-case letters, digits and hyphens")
-        image = self.ensure_image()
+        image = self.ensure_image(suite)
         with self._changing:
             if name in self._hosts:
                 raise TestbedError(f"there is a host {name} already")
