@@ -6,6 +6,8 @@ A round trip through a real systemd is property-tested in tests/hosts.
 
 from __future__ import annotations
 
+import re
+
 _ESCAPES = {
     "\\": "\\\\",
     '"': '\\"',
@@ -56,6 +58,12 @@ def environment_file_line(name: str, value: str) -> str:
         raise ValueError("a NUL byte cannot be part of an environment variable")
     escaped = "".join("\\" + char if char in '"\\$`' else char for char in value)
     return f'{name}="{escaped}"\n'
+
+
+def environment_file_values(text: str) -> dict[str, str]:
+    """Values by name of the lines that environment_file_line wrote; a value may go on over several of them."""
+    found = re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"\n', text, re.DOTALL)
+    return {name: re.sub(r"\\(.)", r"\1", value, flags=re.DOTALL) for name, value in found}
 
 
 def plain_text(value: str) -> str:

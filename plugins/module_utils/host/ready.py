@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 
-from . import completions, diagnosis, gpus, proc, releases, systemd
+from . import completions, diagnosis, gpus, proc, quoting, releases, systemd
 from .errors import HostError, StepError
 from .http import Client, HttpError
 from .paths import unit_name
@@ -16,12 +16,9 @@ _LOOK_SECONDS = 1.0  # between two looks at what moves: each starts nvidia-smi a
 
 def client(release, number):
     """HTTP client for a release's server; it knows the key when the release has one."""
-    key = None
-    for line in releases.secret_on_disk(release["service"], number).splitlines():
-        if line.startswith('VLLM_API_KEY="'):
-            key = line[len('VLLM_API_KEY="') : -1].replace("\\", "")
+    secrets = quoting.environment_file_values(releases.secret_on_disk(release["service"], number))
     listen = release["listen"]
-    return Client(listen["host"], listen["port"], key=key)
+    return Client(listen["host"], listen["port"], key=secrets.get("VLLM_API_KEY"))
 
 
 def wait(release, number, note=lambda line: None):
