@@ -27,16 +27,18 @@ class Client:
 
     def request(self, method, path, body=None, timeout=None):
         """(status, body bytes). Raises HttpError when there is no whole answer within `timeout` seconds."""
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=timeout or self.timeout)
+        seconds = timeout or self.timeout
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=seconds)
+        end = time.monotonic() + seconds
         try:
             headers = dict(self.headers)
             if body is not None:
                 headers["Content-Type"] = "application/json"
             connection.request(method, path, None if body is None else json.dumps(body), headers)
             answer = connection.getresponse()
-            return answer.status, answer.read()
+            return answer.status, _body(answer, end)
         except socket.timeout:
-            raise HttpError(f"{method} {path}: no answer within {timeout or self.timeout:g} s") from None
+            raise HttpError(f"{method} {path}: no answer within {seconds:g} s") from None
         except (OSError, http.client.HTTPException) as error:
             raise HttpError(f"{method} {path}: {error or type(error).__name__}") from None
         finally:
@@ -55,7 +57,7 @@ class Client:
             connection.request(method, path, json.dumps(body), headers)
             answer = connection.getresponse()
             if not 200 <= answer.status < 300:
-                raise _refused(method, path, answer.status, answer.read())
+                raise _refused(method, path, answer.status, _body(answer, end))
             while True:
                 data = answer.read1(1 << 16)
                 moment = time.monotonic()
@@ -65,8 +67,7 @@ class Client:
                         yield moment, line[5:].strip().decode("utf-8", "replace")
                 if not data:
                     return
-                if moment > end:  # the socket's own bound starts anew with every byte
-                    raise socket.timeout
+                _in_time(end)
         except socket.timeout:
             raise HttpError(f"{method} {path}: no whole answer in time ({seconds:g} s)") from None
         except (OSError, http.client.HTTPException) as error:
@@ -101,6 +102,29 @@ class Client:
                 if error.status != 404:
                     raise
         return self.json("GET", paths[-1])
+
+
+def _body(answer, end):
+    """The whole body of an answer. Raises socket.timeout when it goes on after `end`, on the monotonic clock.
+
+    Until Python 3.13 read1() neither counts what it gave nor tells when the body is cut short.
+    """
+    wanted, data = answer.length, b""  # None: its end is told otherwise
+    while wanted is None or len(data) < wanted:
+        piece = answer.read1(1 << 16)
+        if not piece and wanted is None:
+            break
+        if not piece:
+            raise http.client.IncompleteRead(data, wanted - len(data))
+        data += piece
+        _in_time(end)
+    return data
+
+
+def _in_time(end):
+    """A socket's own bound starts anew with every byte."""
+    if time.monotonic() > end:
+        raise socket.timeout
 
 
 def _refused(method, path, status, data):
