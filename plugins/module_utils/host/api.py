@@ -119,7 +119,7 @@ def watch(service):
         gates=found["gates"],
         watch={
             "verdict": known["verdict"],
-            "since": journal.at(known["since"]),
+            "since": journal.at(time.time() - (time.monotonic() - known["since"])),
             "failures": known["failures"],
             "declared": declared,
         },

@@ -1,4 +1,4 @@
-"""What the runs of the timer leave for the next one. It is in /run: a boot begins anew."""
+"""What the runs of the timer leave for the next one. It is in /run: a boot begins anew, and so does the clock of it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def keep(service, known):
 def begin(service):
     """Note that a service has just passed all its gates."""
     invocation = systemd.show(paths.unit_name(service))["InvocationID"]
-    keep(service, judge.judge(read(service), seen(judge.HEALTHY, invocation=invocation), {"failures": 1}, time.time()))
+    healthy = seen(judge.HEALTHY, invocation=invocation)
+    keep(service, judge.judge(read(service), healthy, {"failures": 1}, time.monotonic()))
 
 
 def forget(service):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from ..journal import at
-
 HEALTHY = "healthy"  # answers
 BUSY = "busy"  # does not answer in time, and works
 FAILING = "failing"  # does neither
@@ -20,9 +18,10 @@ def judge(history, seen, declared, now):
     """A new history, from the last one ({}: none) and what was seen.
 
     `seen` has `verdict`, `message`, `invocation` (None: does not run) and, when busy, `moved` (it processed tokens).
-    `declared` has `failures` and `busy_timeout`, `now` is in seconds since the epoch. A history has `verdict`,
-    `message`, `since`, `failures` (in a row), `served` (the invocation that answered last), `restarted` (when the watch
-    last began a restart, or None), `well` (it has answered since then) and `note` (what became of the last restart).
+    `declared` has `failures` and `busy_timeout`. A history has `verdict`, `message`, `since`, `failures` (in a row),
+    `served` (the invocation that answered last), `restarted` (when the watch last began a restart, or None), `well` (it
+    has answered since then) and `note` (what became of the last restart). `now`, `since` and `restarted` are seconds of
+    the monotonic clock: that of the day may be set meanwhile. A history ends with the boot, as that clock does.
     """
     verdict = seen["verdict"]
     if verdict == BUSY and not seen["moved"] and _too_long(history, declared, now):
@@ -57,6 +56,7 @@ def against_restart(history, now):
         return ""
     if not history["well"]:
         return "the last restart did not help, so there is no other until it has answered once"
-    if 0 <= now - history["restarted"] < APART_SECONDS:
-        return f"it was restarted at {at(history['restarted'])}, and is once an hour at most"
+    ago = now - history["restarted"]
+    if ago < APART_SECONDS:
+        return f"it was restarted {ago / 60:.0f} min ago, and is once an hour at most"
     return ""

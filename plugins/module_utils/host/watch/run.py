@@ -18,13 +18,13 @@ def run(service):
     told = declared(service)
     if told is None:
         return []
-    before, now = history.read(service), time.time()
+    before, now = history.read(service), time.monotonic()
     known = judge.judge(before, look(service, before), told, now)
     if known["verdict"] == judge.DEAD and told["restart"]:
         known = _restart(service, known, told, now)
     history.keep(service, {**known, "metrics_folder": told["metrics_folder"]})
     if told["metrics_folder"]:
-        metrics.write(told["metrics_folder"], service, known, now)
+        metrics.write(told["metrics_folder"], service, known, time.time())
     return list(lines(service, before, known, now))
 
 
@@ -40,7 +40,7 @@ def once(service):
     """(what a look sees, the history that the timer would keep of it, what is declared); nothing is kept."""
     told, before = declared(service), history.read(service)
     found = look(service, before)
-    known = judge.judge(before, found, told or {"failures": math.inf, "busy_timeout": math.inf}, time.time())
+    known = judge.judge(before, found, told or {"failures": math.inf, "busy_timeout": math.inf}, time.monotonic())
     return found, known, told
 
 
@@ -67,7 +67,7 @@ def _restart(service, known, told, now):
     try:
         with lock.held({service}, REQUESTER, reason) as notes:
             # What was true before the lock was held may not be true now.
-            again = judge.judge(known, look(service, known), told, time.time())
+            again = judge.judge(known, look(service, known), told, time.monotonic())
             if again["verdict"] != judge.DEAD:
                 return {**known, "note": f"not restarted: it is {again['verdict']} now"}
             number = releases.committed(service)["release"]
