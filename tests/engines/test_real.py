@@ -58,7 +58,10 @@ def test_an_upgrade_is_measured_and_rolled_back_by_hand(tiny):
     done, found = tiny.run("deploy", environment=tiny.marked("up"), verify=measured)
     gates = by_id(found["gates"])
     assert (done.code, gates["performance"]["verdict"]) == (0, "passed"), done.text
-    assert gates["performance"]["evidence"]["figures"]["decode"]["median"] > 0
+    evidence = gates["performance"]["evidence"]
+    assert evidence["figures"]["decode"]["median"] > 0
+    # The engine's counters tell of each answer what its usage says, and nothing else was seen in them.
+    assert (evidence["undisturbed"], evidence["workload"]["disturbed"]) == (True, 0)
     done, found = tiny.run("rollback", "tiny")
     assert (done.code, found["release"]) == (0, before), done.text
     assert "MARK" not in tiny.host.run("systemctl show tiny -p Environment").stdout

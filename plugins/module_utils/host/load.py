@@ -22,11 +22,12 @@ class WorkingError(HttpError):
 class Load:
     """`running` and `queued` requests, `tokens` (prompt and generated, since the start), `cache` (fraction in use).
 
-    None where the engine does not tell.
+    `tokens` only tell whether anything was done: some may count twice. `answered` are those of answers, each once, and
+    all of an answer's by the time it ends. None where the engine does not tell.
     """
 
     def __init__(self, values):
-        for name in ("running", "queued", "tokens", "cache"):
+        for name in ("running", "queued", "tokens", "answered", "cache"):
             setattr(self, name, values.get(name))
 
     def moved(self, later):

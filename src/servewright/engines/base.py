@@ -22,8 +22,8 @@ class Engine:
     (several: tried in turn). `truth` says where the engine shows what is in force, by setting: rows tried in turn, each
     a place and a path or pattern. `info` is a path in the server info (`*`: every data-parallel rank), `log` and
     `metrics` are patterns with one group. `observed` gives what no version reports and can only be seen under load.
-    `metrics` are the counters of load, `acceptance` those of speculation. `permanent_exit_codes` mean that every retry
-    fails, too.
+    `metrics` are the counters of load (the host library's load.Load), `acceptance` those of speculation.
+    `permanent_exit_codes` mean that every retry fails, too.
     """
 
     name: str

@@ -117,6 +117,9 @@ SGLANG = Engine(
         "queued": ["sglang:num_queue_reqs"],
         # The first two count requests that have ended, the third every step.
         "tokens": ["sglang:prompt_tokens_total", "sglang:generation_tokens_total", "sglang:realtime_tokens_total"],
+        # Counted when a request ends, before its last piece leaves for the client (managers/tokenizer_manager.py,
+        # collect_metrics). The gauges are as old as decode_log_interval steps, and every rank counts in the third.
+        "answered": ["sglang:prompt_tokens_total", "sglang:generation_tokens_total"],
         "cache": ["sglang:token_usage"],
     },
     # The average of the server info is of all requests since the start: it is asked where steps are not counted.

@@ -115,6 +115,9 @@ VLLM = Engine(
         "running": ["vllm:num_requests_running"],
         "queued": ["vllm:num_requests_waiting"],
         "tokens": ["vllm:prompt_tokens_total", "vllm:generation_tokens_total"],
+        # Counted at every step, before the pieces of an answer leave for the client (v1/engine/async_llm.py,
+        # _run_output_handler); prompts with what the prefix cache held of them (v1/metrics/stats.py, PromptTokenStats).
+        "answered": ["vllm:prompt_tokens_total", "vllm:generation_tokens_total"],
         "cache": ["vllm:kv_cache_usage_perc"],
     },
     acceptance={

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import statistics
+import threading
+import time
+from types import SimpleNamespace
 
 import pytest
 
+from ansible_collections.servewright.llm.plugins.module_utils.host.errors import HostError
+from ansible_collections.servewright.llm.plugins.module_utils.host.gates import performance as gate
 from ansible_collections.servewright.llm.plugins.module_utils.host.http import Client, HttpError
 from ansible_collections.servewright.llm.plugins.module_utils.host.performance import (
+    baselines,
+    bench,
     judge,
     measure,
     noise,
@@ -43,12 +51,32 @@ def start(folder):
         engine.destroy()
 
 
-def meter(client, **performance):
+def declared(**performance):
     settings = {"tokens": 16, "long_prompt": 600, **performance}
-    release = rendered(
-        model={"path": "/m", "served_name": "kimi"}, verify={"performance": settings, "request_timeout": 10}
-    )
-    return measure.Meter(release, client, 5, seed=1)
+    verify = {"performance": settings, "request_timeout": 10}
+    return rendered(engine="vllm", version="0.32.0", model={"path": "/m", "served_name": "kimi"}, verify=verify)
+
+
+def meter(client, **performance):
+    return measure.Meter(declared(**performance), client, 5, seed=1)
+
+
+@contextlib.contextmanager
+def others(client, seconds=60.0, tokens=8, pause=0.05):
+    """Somebody else asks the server for so many seconds, with a pause after each answer."""
+    over, end = threading.Event(), time.monotonic() + seconds
+
+    def ask():
+        while time.monotonic() < end and not over.wait(pause):
+            stream.complete(client, "/v1/completions", "kimi", "a b c", tokens, 60)
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 @pytest.mark.parametrize("name", ["sglang", "vllm"])
@@ -93,21 +121,154 @@ def test_a_run_measures_the_declared_lengths_and_no_two_prompts_begin_alike(star
     assert len({" ".join(prompt.split()[:4]) for prompt in prompts}) == 200
 
 
-def test_one_answer_that_does_not_come_is_measured_again_and_several_in_a_row_are_a_failure(monkeypatch):
-    """A needless rollback is an outage: a pause of a loaded host is no fault of the release."""
-    outcomes = iter([HttpError("late"), HttpError("late"), "measured", *[HttpError("late")] * 3])
+class Server:
+    """Instead of a server: completions have the outcomes of a list, the load is told in full."""
 
-    def action():
-        outcome = next(outcomes)
-        if isinstance(outcome, HttpError):
+    def __init__(self, *outcomes):
+        self.outcomes, self.tokens = iter(outcomes), 0
+
+    def json(self, method, path):
+        return {"data": [{"max_model_len": 8192}]}
+
+    def text(self, path, timeout):
+        return f"vllm:num_requests_running 0\nvllm:generation_tokens_total {self.tokens}\n"
+
+    def complete(self, http, path, model, prompt, tokens, timeout):
+        outcome = next(self.outcomes, "answered")
+        if outcome != "answered":
             raise outcome
-        return outcome
+        self.tokens += 30 + tokens
+        return stream.Streamed(0.1, 0.2, (0.1 / (tokens - 1),) * (tokens - 1) if tokens > 1 else (), tokens, 30)
 
-    found = meter(None)
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Gives a meter of a Server whose pauses take no time."""
+    monkeypatch.setattr(measure.load, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(measure, "LOOK_SECONDS", 0.0)
+
+    def quick(*outcomes):
+        server = Server(*outcomes)
+        monkeypatch.setattr(measure.stream, "complete", server.complete)
+        return meter(server)
+
+    return quick
+
+
+def test_one_answer_that_does_not_come_is_measured_again_and_several_in_a_row_are_a_failure(quick):
+    """A needless rollback is an outage: a pause of a loaded host is no fault of the release."""
+    late = HttpError("late")
+    found = quick(late, late, *["answered"] * 2, late, late)
+    found.warm_up()
+    assert len(found.single_stream(3, 3)["decode"]) == 3
+    assert found.disturbed == 1
+    with pytest.raises(HttpError, match=r"late \(3 times in a row\)"):
+        quick(late, late, late).warm_up()
+    found = quick(*["answered"] * 2, late, late, late)
+    found.warm_up()
+    with pytest.raises(HttpError, match=r"late \(3 times in a row\)"):
+        found.streams(1)
+
+
+def test_an_engine_that_ended_is_not_waited_for(quick):
+    def ended():
+        raise HostError("the unit restarted")
+
+    found = quick(*["answered"] * 2, *[HttpError("busy", 503)] * 9)
+    found.warm_up()
+    found.check = ended
+    with pytest.raises(HostError, match="the unit restarted"):
+        found.single_stream(3, 3)
+    with pytest.raises(HostError, match="the unit restarted"):
+        found.streams(4)
+
+
+@pytest.mark.parametrize("after", [0.0, 0.6, 1.2])
+def test_a_server_that_is_busy_for_a_moment_is_waited_for_and_its_speed_is_what_it_is_otherwise(start, after):
+    found = meter(start(SIM_BUSY_AFTER=str(after), SIM_BUSY_503="1.5"))
+    cold = found.warm_up()
+    values = found.single_stream(8, 8)
+    assert statistics.median(values["decode"]) == pytest.approx(250, rel=0.15)
+    assert max(*values["ttft"], *values["ttft_long"], *cold.values()) < 0.5
+    assert found.told
+
+
+def test_streams_at_once_that_met_a_busy_server_are_measured_again(start):
+    client = start(SIM_BUSY_AFTER="1", SIM_BUSY_503="1")
+    found = meter(client, concurrency=[4])
+    found.warm_up()
+    time.sleep(0.7)
+    assert min(found.throughput(4, 3)) > 400
+    assert found.disturbed
+
+
+def test_short_requests_of_others_between_two_looks_are_noticed(start, monkeypatch):
+    """No look at what runs sees them, and an answer beside them is not as fast as one alone."""
+    client = start()
+    found = meter(client)
     monkeypatch.setattr(found, "others", lambda: 0)
-    assert found._undisturbed(action) == "measured"
-    with pytest.raises(HttpError, match="late"):
-        found._undisturbed(action)
+    found.warm_up()
+    with others(client, seconds=1.5):
+        values = found.single_stream(3, 5)
+    assert found.disturbed >= 2
+    assert len(values["decode"]) >= 3
+    with others(client), pytest.raises(measure.Busy):
+        found.single_stream(5, 5)
+
+
+def test_what_was_undisturbed_before_others_came_is_enough_from_three_repeats_on(quick, monkeypatch):
+    found = quick()
+    found.warm_up()
+    found.end = time.monotonic() + 0.3
+    monkeypatch.setattr(found, "others", lambda: int(len(found.own) > 2 + 2 * 3))
+    assert len(found.single_stream(20, 20)["decode"]) == 3
+
+
+def test_what_is_counted_of_an_answer_is_what_its_usage_says(start):
+    found = meter(start())
+    found.warm_up()
+    found.single_stream(5, 5)
+    found.streams(4)
+    assert (found.told, found.disturbed, found.most) == (True, 0, 0)
+
+
+def judged_gate(client, **performance):
+    """The gate beside a baseline that no server keeps."""
+    release = declared(seconds=3, **performance)
+    run = SimpleNamespace(
+        release=release, number=4, http=client, same_process=lambda: None, returning=False, state={"InvocationID": "i"}
+    )
+    return gate.gate(run)
+
+
+@pytest.mark.parametrize(
+    ("endpoints", "floors", "verdict", "words"),
+    [
+        ("old", {}, "failed", "worse than 9999.0 tok/s of release 3"),
+        ("none", {}, "passed", gate.UNTOLD),
+        ("none", {"decode": 9999}, "failed", gate.UNTOLD),
+    ],
+)
+def test_where_nothing_tells_of_others_only_a_declared_floor_is_held_against_a_release(
+    start, root, monkeypatch, endpoints, floors, verdict, words
+):
+    monkeypatch.setattr(baselines, "comparable", lambda release, number: (baseline(9999.0), []))
+    found, message, evidence = judged_gate(start(SIM_INFO_ENDPOINT=endpoints), floors=floors)
+    assert (found, words in message) == (verdict, True)
+    if found == "passed":  # nor is it a baseline for others
+        baselines.keep(declared(), 4, [{"id": "performance", "verdict": found, "evidence": evidence}])
+        assert baselines.all_of("tiny") == []
+
+
+def test_a_bench_goes_on_beside_others_that_come_later_and_its_record_says_so(start, monkeypatch):
+    monkeypatch.setattr(measure, "BESIDE_SECONDS", 0.2)
+    monkeypatch.setattr(bench, "MOST_REPEATS", bench.REPEATS)
+    client = start()
+    with others(client, tokens=1500, pause=1.0):
+        record = bench.run(declared(), 4, "i", client, [1, 2], 20)
+    assert record["others"] == 1
+    assert [level["concurrency"] for level in record["curve"]] == [1, 2]
+    assert len(record["figures"]["decode"]["repeats"]) == bench.REPEATS
 
 
 def test_the_long_prompt_fits_the_context(start):

@@ -19,9 +19,12 @@ def key(release):
 
 
 def keep(release, number, results):
-    """Keep what the gates of a release measured of this start, if they did. What cannot be written is only said."""
+    """Keep what the gates of a release measured of this start, if that is known to be its own speed.
+
+    What cannot be written is only said.
+    """
     for gate in results:
-        if gate["id"] == "performance" and gate["verdict"] == "passed" and gate["evidence"]:
+        if gate["id"] == "performance" and gate["verdict"] == "passed" and gate["evidence"].get("undisturbed"):
             try:
                 _record(release, number, gate["evidence"])
             except HostError as error:

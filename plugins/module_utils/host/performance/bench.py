@@ -22,9 +22,8 @@ def run(release, number, invocation, http, levels, seconds):
 
     On a server that others use it measures all the same: who asks for a bench sees in the record that it was shared.
     """
-    meter = measure.Meter(release, http, seconds)
-    begin, others = time.monotonic(), meter.others()
-    meter.shared = bool(others)
+    meter = measure.Meter(release, http, seconds, beside=True)
+    begin = time.monotonic()
     cold = meter.warm_up()
     figures = meter.single_stream(REPEATS, MOST_REPEATS)
     curve, left_out = [], []
@@ -47,7 +46,7 @@ def run(release, number, invocation, http, levels, seconds):
         "figures": {name: summary(name, values) for name, values in figures.items()},
         "curve": curve,
         "left_out": left_out,
-        "others": others,
+        "others": meter.most,
         "first_requests": cold,
         "workload": meter.workload(),
     }

@@ -8,6 +8,7 @@ import threading
 import time
 
 from .. import load
+from ..errors import HostError
 from ..http import HttpError
 from . import noise, stream, words
 from .figures import KINDS, quantile
@@ -20,21 +21,24 @@ SHORT_WORDS = 32
 ROUNDS = 3  # requests a stream, when streams at once are measured
 PAUSE_SECONDS = 0.5
 LOOKS, LOOK_SECONDS = 4, 0.1
+LOOKS_BESIDE = 2  # where nothing depends on it but what the record says of others
+BESIDE_SECONDS = 5  # who measures a server that others use as well waits so long for them at each repeat
 PART_OF_CONTEXT = 0.7  # for the long prompt: how many tokens its words make is an estimate at first
 
 
 class Busy(Exception):
-    """Others use the server, so that what is measured would not be its speed."""
+    """The server does other work, so that what is measured would not be its speed."""
 
 
 class Meter:
     """Measures one running release within `seconds`, which begin after the warm-up.
 
     `seed` makes the prompts; without one they differ in every run, as what the run before has left in a prefix cache
-    must not help.
+    must not help. `check` is called after each request that failed, and may raise. `beside` measures a server that
+    others use, too, instead of raising Busy.
     """
 
-    def __init__(self, release, http, seconds, seed=None):
+    def __init__(self, release, http, seconds, seed=None, check=lambda: None, beside=False):
         self.release = release
         self.http = http
         self.settings = release["verify"]["performance"]
@@ -44,8 +48,14 @@ class Meter:
         self.end = time.monotonic() + seconds
         self.tokens_a_word = 1.0
         self.prompt_tokens = {}  # as the engine counted them
-        self.disturbed = 0  # repeats that were thrown away because others used the server
-        self.shared = False  # measure although others use it
+        self.check = check
+        self.beside = beside
+        self.own = []  # tokens of each answer
+        self.failed = False  # a request of this repeat had to be made again
+        self.disturbed = 0  # repeats that were not undisturbed
+        self.most = 0  # requests of others that were seen at once
+        self.told = False  # the engine's counters tell what others had between two looks
+        self.shared = False  # others are no longer waited for
 
     def warm_up(self):
         """Have the engine do each kind of request once; gives what these first ones took, in seconds.
@@ -54,19 +64,17 @@ class Meter:
         are reported of engines that are fast ever after, so the bound is that of a load which stands still.
         """
         patience = max(self.release["verify"]["request_timeout"], self.release["verify"]["stall_timeout"])
-        self._wait_idle()
-        begin = time.monotonic()
+        self._wait_idle(self._limit())
         first = self._one(self._prompt(SHORT_WORDS), self.settings["tokens"], patience)
         self.tokens_a_word = max(0.5, first.prompt_tokens / SHORT_WORDS)
         self.prompt_tokens["short"] = first.prompt_tokens
-        short, begin = time.monotonic() - begin, time.monotonic()
         prompt = self._long()
         long = self._one(prompt, 1, patience)
         # Known better from many words: what a long prompt takes must not differ from run to run by its length.
         self.tokens_a_word = max(0.5, long.prompt_tokens / (prompt.count(" ") + 1))
         self.prompt_tokens["long"] = long.prompt_tokens
         self.end = time.monotonic() + self.seconds
-        return {"short": round(short, 3), "long": round(time.monotonic() - begin, 3)}
+        return {"short": round(first.last, 3), "long": round(long.last, 3)}
 
     def single_stream(self, repeats, most, bounds=None):
         """Values of the single-stream figures by name, one a repeat.
@@ -76,8 +84,13 @@ class Meter:
         """
         values = {"decode": [], "ttft": [], "ttft_long": [], "itl_p99": []}
         while True:
-            short = self._undisturbed(lambda: self._one(self._prompt(SHORT_WORDS), self.settings["tokens"]))
-            long = self._undisturbed(lambda: self._one(self._long(), 1))
+            try:
+                short = self._undisturbed(lambda: self._one(self._prompt(SHORT_WORDS), self.settings["tokens"]))
+                long = self._undisturbed(lambda: self._one(self._long(), 1))
+            except Busy:
+                if len(values["decode"]) >= LEAST:
+                    return values
+                raise
             values["decode"].append(short.decode)
             values["ttft"].append(short.first)
             values["ttft_long"].append(long.first)
@@ -89,7 +102,13 @@ class Meter:
                 return values
 
     def streams(self, count, rounds=ROUNDS):
-        """`count` streams at once, each with `rounds` requests, one after the other; what they had, as plain data."""
+        """`count` streams at once, each with `rounds` requests, one after the other; what they had, as plain data.
+
+        Raises Busy, HttpError.
+        """
+        return self._undisturbed(lambda: self._streams(count, rounds))
+
+    def _streams(self, count, rounds):
         self._together(count, 1, min(8, self.settings["tokens"]))  # a batch of this size for the first time
         answers, seconds = self._together(count, rounds, self.settings["tokens"])
         firsts, gaps = [one.first for one in answers], [gap for one in answers for gap in one.gaps]
@@ -104,7 +123,7 @@ class Meter:
 
     def throughput(self, count, repeats):
         """Tokens per second of `count` streams at once, one value a repeat."""
-        return [self._undisturbed(lambda: self.streams(count, 1))["throughput"] for _repeat in range(repeats)]
+        return [self.streams(count, 1)["throughput"] for _repeat in range(repeats)]
 
     def others(self):
         """Requests of others that run or wait now; 0 also where the engine does not tell."""
@@ -121,39 +140,60 @@ class Meter:
         }
 
     def _undisturbed(self, action):
-        """Do something while nobody else uses the server, again if somebody did.
+        """Do something while nobody else uses the server, again if somebody did or the server was busy.
 
-        A failure counts, as in the other gates, only when it comes `verify.attempts` times in a row.
+        Two looks at how many requests run do not show those that came and went between them: the tokens do.
         """
-        failures = 0
+        limit = self._limit()
         while True:
-            self._wait_idle()
-            try:
-                result = action()
-            except HttpError as error:
-                if self.others() > 1:  # one is what has just failed
-                    raise Busy(f"others use the server ({error})") from None
-                failures += 1
-                if failures >= self.release["verify"]["attempts"]:
-                    raise
-                continue
-            if self._idle():
+            self._wait_idle(limit)
+            before, known, self.failed = self._counted(), len(self.own), False
+            result = action()
+            if self.shared or not (self.failed or not self._idle() or self._surplus(before, known)):
                 return result
             self.disturbed += 1
+            if self._over(limit):
+                return result
 
-    def _wait_idle(self):
-        while not self._idle():
-            if time.monotonic() >= self.end:
-                raise Busy("others use the server, so its speed was not measured")
+    def _limit(self):
+        """Until when others are waited for."""
+        return time.monotonic() + BESIDE_SECONDS if self.beside else self.end
+
+    def _over(self, limit):
+        """True when others are no longer waited for; from then on they never are. Raises Busy unless `beside`."""
+        if not self.shared and time.monotonic() >= limit:
+            if not self.beside:
+                raise Busy("others use the server, or it is busy: its speed was not measured")
+            self.shared = True
+        return self.shared
+
+    def _wait_idle(self, limit):
+        while not (self._idle() or self._over(limit)):
             time.sleep(PAUSE_SECONDS)
 
     def _idle(self):
         """True when no request runs or waits. The engine may count one that has ended for a moment longer."""
-        for _look in range(LOOKS):
-            if self.shared or not self.others():
+        for _look in range(LOOKS_BESIDE if self.shared else LOOKS):
+            others = self.others()
+            if not others:
                 return True
             time.sleep(LOOK_SECONDS)
+        self.most = max(self.most, others)
         return False
+
+    def _counted(self):
+        """Tokens of all answers since the server began; None where it does not tell."""
+        return load.read(self.release, self.http).answered
+
+    def _surplus(self, before, known):
+        """True when answers to others were counted since then, and when that is not told this once."""
+        now = self._counted()
+        if before is None or now is None:
+            return self.told
+        self.told = True
+        found = now - before > sum(self.own[known:])
+        self.most = max(self.most, int(found))
+        return found
 
     def _together(self, count, rounds, tokens):
         answers, failures, lock = [], [], threading.Lock()
@@ -165,7 +205,7 @@ class Meter:
                     answer = self._one(prompt, tokens)
                     with lock:
                         answers.append(answer)
-            except HttpError as error:
+            except (HttpError, HostError) as error:
                 failures.append(error)
 
         threads = [threading.Thread(target=one_stream, args=(mine,), daemon=True) for mine in prompts]
@@ -179,14 +219,19 @@ class Meter:
         return answers, time.monotonic() - begin
 
     def _one(self, prompt, tokens, timeout=None):
-        return stream.complete(
-            self.http,
-            self.release["endpoints"]["completions"][0],
-            self.release["model"]["served_name"],
-            prompt,
-            tokens,
-            timeout or self.release["verify"]["request_timeout"],
-        )
+        """One answer, from a server that may be busy. Raises HttpError, and what `check` raises."""
+        path, model = self.release["endpoints"]["completions"][0], self.release["model"]["served_name"]
+        timeout = timeout or self.release["verify"]["request_timeout"]
+        answer = self._patiently(lambda: stream.complete(self.http, path, model, prompt, tokens, timeout))
+        self.own.append(answer.prompt_tokens + answer.tokens)
+        return answer
+
+    def _patiently(self, call):
+        return load.patiently(self.release, self.http, call, self._again)
+
+    def _again(self):
+        self.check()
+        self.failed = True
 
     def _prompt(self, count):
         return self.settings["prompt"] or words.text(self.random, count)
@@ -203,8 +248,8 @@ class Meter:
         if not hasattr(self, "_length"):
             self._length = self.release["model"]["context_length"]
             if self._length is None:
-                models = self.http.json("GET", self.release["endpoints"]["models"][0]).get("data") or [{}]
-                self._length = models[0].get("max_model_len")
+                models = self._patiently(lambda: self.http.json("GET", self.release["endpoints"]["models"][0]))
+                self._length = (models.get("data") or [{}])[0].get("max_model_len")
         return self._length
 
 
