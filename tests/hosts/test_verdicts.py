@@ -97,6 +97,20 @@ def test_the_record_goes_on_where_a_run_was_interrupted_and_the_page_counts_what
     assert "| 401 without the key, which is declared | to be kept | does not apply | not run |" in page
 
 
+def test_rounds_of_other_code_are_played_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Nothing follows from them for what is there now."""
+    for name in (*verdict_table.JUDGED[:-1], "tests/hosts"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / verdict_table.JUDGED[-1]).write_text("SCENARIOS = {}")
+    before = verdict_table.code(tmp_path)
+    (tmp_path / "plugins/module_utils/host/load.py").write_text("PAUSE_SECONDS = 0")
+    assert verdict_table.code(tmp_path) != before
+    record = Record(tmp_path / "record.jsonl")
+    record.add(("good", "sglang"), 0, 0.0, "")
+    monkeypatch.setattr(verdict_table, "code", lambda: "other")
+    assert Record(tmp_path / "record.jsonl").rounds == []
+
+
 @pytest.mark.failure("2.7")
 def test_2_7_a_server_that_hangs_after_some_requests_does_not_pass(rounds: Rounds):
     assert rounds.right("hangs_later")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import statistics
@@ -12,13 +13,19 @@ from pathlib import Path
 
 from tests.hosts.verdicts import ENGINES, KEEP, SCENARIOS
 
+ROOT = Path(__file__).parents[2]
+JUDGED = ("plugins/module_utils/host", "src/servewright", "templates", "tests/simulator", "tests/hosts/verdicts.py")
+
 Case = tuple[str, str]
 """Name of a scenario, and engine."""
 
 
 @dataclass(frozen=True)
 class Played:
-    """One round of a scenario: what was `wrong` ('': nothing), when it began, and the load of the machine then."""
+    """One round of a scenario: what was `wrong` ('': nothing), when it began, and the load of the machine then.
+
+    `code` is the digest of the code that was judged.
+    """
 
     name: str
     engine: str
@@ -26,15 +33,30 @@ class Played:
     wrong: str
     time: str
     load: float
+    code: str = ""
+
+
+def code(root: Path = ROOT) -> str:
+    """Digest of what the rounds judge and of what they play: they say nothing of any other."""
+    found = hashlib.sha256()
+    for top in JUDGED:
+        path = root / top
+        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+            if file.is_file() and file.suffix != ".pyc":
+                content = hashlib.sha256(file.read_bytes()).hexdigest()
+                found.update(f"{file.relative_to(root)} {content}\n".encode())
+    return found.hexdigest()
 
 
 class Record:
-    """Rounds that were played. With a `path` also those of an earlier run, which are not played again if right."""
+    """Rounds that were played. With a `path` also those of an earlier run of the same code, which are not played again
+    if right."""
 
     def __init__(self, path: Path | None):
-        self.path, self.rounds = path, list[Played]()
+        self.path, self.rounds, self.code = path, list[Played](), code()
         if path is not None and path.exists():
-            self.rounds = [Played(**json.loads(line)) for line in path.read_text().splitlines()]
+            known = [Played(**json.loads(line)) for line in path.read_text().splitlines()]
+            self.rounds = [one for one in known if one.code == self.code]
 
     def right(self, case: Case, seed: int) -> bool:
         """True when this round was played and came out right."""
@@ -43,7 +65,7 @@ class Record:
     def add(self, case: Case, seed: int, began: float, wrong: str) -> None:
         """Write down a round, at once."""
         moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(began))
-        played = Played(*case, seed, wrong, moment, round(os.getloadavg()[0], 1))
+        played = Played(*case, seed, wrong, moment, round(os.getloadavg()[0], 1), self.code)
         self.rounds.append(played)
         if self.path is not None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
