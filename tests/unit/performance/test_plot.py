@@ -15,7 +15,7 @@ def test_a_plot_names_both_records_and_the_numbers_of_streams(tmp_path: Path) ->
     with matplotlib.rc_context({"svg.fonttype": "none"}):
         draw([{**bench(2), "host": "gpu1"}, {**bench(3, 60), "host": "gpu1"}], target)
     text = target.read_text()
-    for words in ("release 2", "release 3", "streams at once", "tokens per second", ">8<"):
+    for words in ("release 2", "release 3", "one stream", ">A<", ">B<", "streams at once", "all streams", ">8<"):
         assert words in text
 
 

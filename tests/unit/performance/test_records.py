@@ -64,6 +64,16 @@ def test_an_exported_record_comes_back(tmp_path: Path) -> None:
         records.read(path)
 
 
+def test_a_baseline_is_exported_by_what_compare_prints(tmp_path: Path) -> None:
+    """As docs/performance.md says: no bench has to be run for it."""
+    found = records.chosen("kimi@1", answer(gpu1=KNOWN))
+    printed = {"command": "compare", "exit_code": 0, "first": found, "second": found}
+    path = tmp_path / "before.json"
+    path.write_text(json.dumps({"records": [printed["first"]]}))
+    assert records.read(path) == found
+    assert "single stream" in as_text(comparison(records.read(path), {**bench(3), "host": "gpu1"}, None), False)
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"records": [1]}', '{"hosts": {"a": {}}}', "x"])
 def test_a_file_that_is_no_record_is_named(tmp_path: Path, text: str) -> None:
     path = tmp_path / "a.json"
