@@ -20,6 +20,11 @@ def has(release, flag):
     return value(release, flag) is not None
 
 
+def given(release, *starts):
+    """The first word of the arguments that is a flag beginning with one of some texts, without its value, or ""."""
+    return next((word.partition("=")[0] for word in release["argv"] if word.startswith(starts)), "")
+
+
 def number(release, *flags):
     """The value as a number, or None."""
     try:

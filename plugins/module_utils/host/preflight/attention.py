@@ -5,13 +5,13 @@ from __future__ import annotations
 from .. import attention
 from . import arguments
 from .check import fatal, warning
-from .model import read_config
+from .model import declared_config
 
 
 def backend(subject):
     """The declared attention backend, or the engine's own choice, runs this model on these GPUs."""
     release = subject.release
-    config = read_config(release["model"]["path"])
+    config = declared_config(release)
     if config is None or not release["gpus"]:
         return []  # the model's check tells; without a GPU there is nothing known
     found = []

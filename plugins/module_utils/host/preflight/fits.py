@@ -7,7 +7,7 @@ import os
 from .. import safetensors
 from . import arguments
 from .check import fatal, passed, warning
-from .model import GIB, NO_WEIGHTS, read_config
+from .model import GIB, NO_WEIGHTS, declared_config, read_config
 
 MIB = 1 << 20
 # Part of a GPU's memory for weights and KV cache when none is declared: vLLM 0.32.0 (arg_utils.py). SGLang chooses
@@ -15,6 +15,9 @@ MIB = 1 << 20
 USUAL_FRACTION = {"vllm": 0.9, "sglang": 0.88}
 # Flags that say it, the newer name first.
 FRACTION_FLAGS = ("--gpu-memory-utilization", "--device-memory-utilization", "--mem-fraction-static")
+# Beginnings of flags that change the model's configuration in ways that are not followed here: another file, a part of a
+# mapping, rope flags of older versions. The check command_line has the engine's own answer.
+OTHER_CONFIG = ("--hf-config-path", "--hf-overrides.", "--config", "--model-config-parser", "--rope-")
 LONGER_ALLOWED = ("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN")
 
 
@@ -22,7 +25,7 @@ def context(subject):
     """The declared context is not longer than what the model, and its draft, were made for."""
     release = subject.release
     wanted = release["model"]["context_length"]
-    config = read_config(release["model"]["path"])
+    config = declared_config(release)
     if wanted is None or config is None:
         return []
     found = []
@@ -30,11 +33,13 @@ def context(subject):
     allowed = any(release["environment"].get(name, "").lower() in ("1", "true") for name in LONGER_ALLOWED)
     if longest and wanted > longest:
         message = f"model.context_length is {wanted}, the model's config.json allows {longest}"
-        found.append(
-            warning(message, "answers beyond that can be wrong")
-            if allowed
-            else fatal(message, f"declare at most {longest}")
-        )
+        other = arguments.given(release, *OTHER_CONFIG)
+        if other:
+            found.append(warning(f"{message}; what {other} makes of it is not known here", "see command_line"))
+        elif allowed:
+            found.append(warning(message, "answers beyond that can be wrong"))
+        else:
+            found.append(fatal(message, f"declare at most {longest}"))
     draft = arguments.draft_model(release)
     short = _longest(read_config(draft) or {}) if draft else 0
     if short and wanted > short:
@@ -48,7 +53,10 @@ def context(subject):
 
 
 def _longest(config):
-    """The longest context that any reading of config.json allows, or 0: a refusal must be beyond doubt."""
+    """The longest context that any reading of config.json allows, or 0: a refusal must be beyond doubt.
+
+    Engines do not multiply it where a kind of scaling says that it is in there already, and differ in which these are.
+    """
     names = (
         "max_position_embeddings",
         "seq_length",
@@ -58,11 +66,11 @@ def _longest(config):
         "max_sequence_length",
     )
     sizes = [config[name] for name in names if isinstance(config.get(name), int)]
-    scaling = config.get("rope_scaling") or config.get("rope_parameters") or {}
-    factor = scaling.get("factor") if isinstance(scaling, dict) else None
-    if sizes and isinstance(factor, (int, float)):
-        sizes.append(int(max(sizes) * factor))
-    return max(sizes, default=0)
+    scalings = [config[name] for name in ("rope_scaling", "rope_parameters") if isinstance(config.get(name), dict)]
+    # Some models have one for each kind of layer.
+    scalings += [each for scaling in scalings for each in scaling.values() if isinstance(each, dict)]
+    factors = [each["factor"] for each in scalings if isinstance(each.get("factor"), (int, float))]
+    return int(max(sizes, default=0) * max([1, *factors]))
 
 
 def memory(subject):

@@ -19,6 +19,9 @@ OTHER_WEIGHTS = (".bin", ".pt", ".pth", ".gguf")
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "tiktoken.model", "tekken.json", "spiece.model")
 # Where an engine has a class for each architecture (SGLang 0.5.23, vLLM 0.32.0), below its packages.
 MODEL_CLASSES = {"sglang": "sglang/srt/models", "vllm": "vllm/model_executor/models"}
+# Flags with a JSON mapping that is laid over config.json: get_config (sglang 0.5.23, srt/utils/hf_transformers/config.py)
+# and ModelConfig (vllm 0.32.0, config/model.py).
+CONFIG_OVERRIDES = {"sglang": "--json-model-override-args", "vllm": "--hf-overrides"}
 NO_WEIGHTS = ("dummy",)  # values of --load-format that read none
 _OPEN = "let everybody enter the folders above it and read it (chmod -R o+rX)"
 
@@ -48,17 +51,41 @@ def _folder(release, what, path):
     return []
 
 
-def read_config(folder):
-    """config.json with the part for text on top, as engines read it; None when it cannot be read."""
+def read_config(folder, changes=()):
+    """config.json with the part for text on top, as engines read it; None when it cannot be read.
+
+    `changes` is laid over both, mappings key by key: engines differ in whether they mean the whole or its text part.
+    """
+    config = _mapping(os.path.join(folder, "config.json"))
+    if config is None:
+        return None
+    changes = dict(changes)
+    config = _laid_over(config, changes)
+    text = config.get("text_config")
+    return _laid_over({**config, **text}, changes) if isinstance(text, dict) else config
+
+
+def declared_config(release):
+    """The model's config.json as read_config gives it, under what the command line lays over it."""
+    return read_config(release["model"]["path"], arguments.mapping(release, CONFIG_OVERRIDES[release["engine"]]))
+
+
+def _laid_over(config, changes):
+    def value(name, new):
+        old = config.get(name)
+        return {**old, **new} if isinstance(old, dict) and isinstance(new, dict) else new
+
+    return {**config, **{name: value(name, new) for name, new in changes.items()}}
+
+
+def _mapping(path):
+    """A JSON mapping from a file, or None."""
     try:
-        with open(os.path.join(folder, "config.json"), encoding="utf-8") as stream:
-            config = json.load(stream)
+        with open(path, encoding="utf-8") as stream:
+            found = json.load(stream)
     except (OSError, ValueError):
         return None
-    if not isinstance(config, dict):
-        return None
-    text = config.get("text_config")
-    return {**config, **text} if isinstance(text, dict) else config
+    return found if isinstance(found, dict) else None
 
 
 def architecture(subject):

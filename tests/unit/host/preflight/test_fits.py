@@ -36,6 +36,7 @@ def weigh(folder, gib):
         ({"max_position_embeddings": "4096"}, 0),
         ({"rope_scaling": {"factor": 8.0}}, 0),
         ({"text_config": {"max_position_embeddings": 77}}, 77),
+        ({"max_position_embeddings": 4096, "rope_scaling": None, "rope_parameters": {"full": {"factor": 2}}}, 8192),
     ],
 )
 def test_the_longest_context_that_a_model_allows(subject, config, longest):
@@ -58,6 +59,50 @@ def test_a_context_beyond_the_models_is_refused_unless_the_engine_is_told_to_all
     for name in fits.LONGER_ALLOWED:
         assert look(**{name: "True"}) == [("warning", "answers beyond that can be wrong")] * findings
         assert look(**{name: "0"}) == look()
+
+
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
+OVERRIDES = {"sglang": "--json-model-override-args", "vllm": "--hf-overrides"}
+
+
+@pytest.mark.parametrize("engine", OVERRIDES)
+@pytest.mark.parametrize(
+    ("config", "changes", "longest"),
+    [
+        # Qwen3 with YaRN, as its own page tells to start it; both engines take 131072.
+        ({"max_position_embeddings": 40960}, {"max_position_embeddings": 131072, "rope_scaling": YARN}, None),
+        ({"max_position_embeddings": 40960}, {"rope_parameters": YARN}, None),
+        ({"max_position_embeddings": 40960}, {"max_position_embeddings": 65536}, 65536),
+        ({"max_position_embeddings": 262144}, {"max_position_embeddings": 65536}, 65536),
+        ({"max_position_embeddings": 40960, "rope_scaling": {"factor": 2}}, {"rope_scaling": {"type": "x"}}, 81920),
+        ({"text_config": {"max_position_embeddings": 40960}}, {"text_config": {"max_position_embeddings": 5}}, 5),
+        ({"text_config": {"max_position_embeddings": 40960}}, {"max_position_embeddings": 131072}, None),
+    ],
+)
+def test_what_the_command_line_lays_over_config_json_counts(subject, engine, config, changes, longest):
+    found = subject(OVERRIDES[engine], json.dumps(changes), engine=engine, config=config)
+    found.release["model"]["context_length"] = 131072
+    messages = [(severity, message) for severity, message, _repair in said(fits.context(found))]
+    refused = ("fatal", f"model.context_length is 131072, the model's config.json allows {longest}")
+    assert messages == ([refused] if longest else [])
+
+
+@pytest.mark.parametrize(
+    ("engine", "words", "flag"),
+    [
+        ("vllm", ["--hf-overrides.max_position_embeddings=131072"], "--hf-overrides.max_position_embeddings"),
+        ("vllm", ["--hf-config-path", "/x"], "--hf-config-path"),
+        ("vllm", ["--config", "/x.yaml"], "--config"),
+        ("vllm", ["--rope-scaling", "{}"], "--rope-scaling"),
+        ("sglang", ["--model-config-parser", "mine"], "--model-config-parser"),
+    ],
+)
+def test_a_configuration_that_is_not_followed_refuses_nothing(subject, engine, words, flag):
+    found = subject(*words, engine=engine, config={"max_position_embeddings": 40960})
+    found.release["model"]["context_length"] = 131072
+    message = "model.context_length is 131072, the model's config.json allows 40960"
+    expected = f"{message}; what {flag} makes of it is not known here"
+    assert said(fits.context(found)) == [("warning", expected, "see command_line")]
 
 
 @pytest.mark.failure("5.4")
