@@ -15,19 +15,24 @@ from .check import fatal, passed, warning
 GIB = 1 << 30
 # Weights in other formats, which are only looked for; engines load them with --load-format or by themselves.
 OTHER_WEIGHTS = (".bin", ".pt", ".pth", ".gguf")
+# Any of these makes a folder a model: the second is Mistral's own (vLLM 0.32.0 takes it by itself, or by
+# --config-format; SGLang 0.5.23 for some models, or by --model-config-parser). The check command_line asks the engine.
+CONFIGS = ("config.json", "params.json")
+# Endings of the files beside the weights that engines read.
+SMALL_FILES = (".json", ".py", ".txt", ".model", ".tiktoken", ".jinja")
 # Any of these makes a tokenizer (transformers 5.12.1, mistral-common, tiktoken as in Kimi's own code).
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "tiktoken.model", "tekken.json", "spiece.model")
 # Where an engine has a class for each architecture (SGLang 0.5.23, vLLM 0.32.0), below its packages.
 MODEL_CLASSES = {"sglang": "sglang/srt/models", "vllm": "vllm/model_executor/models"}
-# Flags with a JSON mapping that is laid over config.json: get_config (sglang 0.5.23, srt/utils/hf_transformers/config.py)
-# and ModelConfig (vllm 0.32.0, config/model.py).
+# Flags with a JSON mapping that is laid over config.json: get_config (SGLang 0.5.23,
+# srt/utils/hf_transformers/config.py), ModelConfig (vLLM 0.32.0, config/model.py).
 CONFIG_OVERRIDES = {"sglang": "--json-model-override-args", "vllm": "--hf-overrides"}
 NO_WEIGHTS = ("dummy",)  # values of --load-format that read none
 _OPEN = "let everybody enter the folders above it and read it (chmod -R o+rX)"
 
 
 def model(subject):
-    """The folders of the model and of its draft are there, each with a config.json that the service's user can read."""
+    """The folders of model and draft are there; the user can read all that is in them beside the weights."""
     return [finding for what, folder in _folders(subject.release) for finding in _folder(subject.release, what, folder)]
 
 
@@ -38,17 +43,33 @@ def _folders(release):
 
 
 def _folder(release, what, path):
-    user, config = release["user"], os.path.join(path, "config.json")
     if not os.path.isdir(path):
         return [fatal(f"there is no {what} folder {path}", f"declare the right one, or put the {what} there")]
-    if not os.path.isfile(config):
+    configs = [os.path.join(path, name) for name in CONFIGS if os.path.isfile(os.path.join(path, name))]
+    if not configs:
         message = f"{path} has no config.json, so it is not a model"
         return [fatal(message, f"declare the folder of the {what} that holds config.json")]
-    if users.unreadable(user, [config]):
-        return [fatal(f"user {user} cannot read {config}", _OPEN)]
-    if read_config(path) is None:
-        return [fatal(f"{config} is not a JSON mapping", f"copy the {what} again")]
-    return []
+    found = _small_files(release, path)
+    if not found and _mapping(configs[0]) is None:
+        found = [fatal(f"{configs[0]} is not a JSON mapping", f"copy the {what} again")]
+    return found
+
+
+def _small_files(release, folder):
+    """What is wrong with the files beside the weights: configuration, tokenizer, templates, index, code."""
+    paths = [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if name.endswith(SMALL_FILES)]
+    paths = [path for path in paths if os.path.isfile(path)]
+    found = [
+        fatal(f"{path} is a Git LFS pointer, not the file itself", "fetch it: git lfs pull")
+        for path in paths
+        if safetensors.is_pointer(path)
+    ]
+    return found + _unreadable(release["user"], paths)
+
+
+def _unreadable(user, paths):
+    refused = users.unreadable(user, paths)
+    return [fatal(f"user {user} cannot read {refused[0]}{_more(refused)}", _OPEN)] if refused else []
 
 
 def read_config(folder, changes=()):
@@ -131,12 +152,11 @@ def _weights(folder, release):
     try:
         names = safetensors.shards(folder)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return [fatal(f"{folder}/model.safetensors.index.json cannot be read", "copy the model again")]
-    paths = [os.path.join(folder, name) for name in names]
-    if not paths:
-        if any(name.endswith(OTHER_WEIGHTS) for name in os.listdir(folder)):
-            return []
+        return [fatal(f"{safetensors.index(folder)} cannot be read", "copy the model again")]
+    names = names or sorted(name for name in os.listdir(folder) if name.endswith(OTHER_WEIGHTS))
+    if not names:
         return [fatal(f"{folder} has no weights", "copy the model again, or declare its folder")]
+    paths = [os.path.join(folder, name) for name in names]
     troubles = [(name, safetensors.trouble(path)) for name, path in zip(names, paths)]
     missing = [name for name, why in troubles if why == "is missing"]
     found = [
@@ -144,9 +164,7 @@ def _weights(folder, release):
     ]
     if missing:
         found.append(_missing(folder, missing, paths))
-    unreadable = users.unreadable(release["user"], [path for path in paths if os.path.exists(path)])
-    if unreadable:
-        found.append(fatal("user {} cannot read {}{}".format(release["user"], unreadable[0], _more(unreadable)), _OPEN))
+    found += _unreadable(release["user"], [path for path in paths if os.path.exists(path)])
     size = sum(os.path.getsize(path) for path in paths if os.path.exists(path))
     return found or [passed(f"{len(paths)} weight files, {size / GIB:.1f} GiB", bytes=size)]
 
@@ -176,7 +194,7 @@ def tokenizer(subject):
         return []
     names = os.listdir(folder)
     if any(name in TOKENIZERS or name.endswith(".tiktoken") for name in names):
-        return []
+        return [] if folder == release["model"]["path"] else _small_files(release, folder)
     if any(name.startswith("tokenization_") for name in names):
         return [warning(f"{folder} has no tokenizer file of a known name, only code for one", "see that it is whole")]
     return [fatal(f"{folder} has no tokenizer ({', '.join(TOKENIZERS[:4])}, ...)", "copy the model's tokenizer there")]

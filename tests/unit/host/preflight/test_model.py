@@ -109,6 +109,117 @@ def test_7_1_weights_that_are_missing_cut_or_unreadable(looked_at, monkeypatch):
     assert found["evidence"] == {"missing_bytes": 5 << 30, "free_bytes": 4 << 30}
 
 
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:abc\nsize 9\n"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "tokenizer.json",
+        "model.safetensors.index.json",
+        "generation_config.json",
+        "modeling_kimi.py",
+        "tokenizer.model",
+        "chat_template.jinja",
+        "merges.txt",
+    ],
+)
+def test_files_beside_the_weights_are_readable_and_not_pointers_of_git_lfs(looked_at, monkeypatch, name):
+    folder, _what, found = looked_at
+    (folder / name).write_text("{}")
+    assert model.model(found) == []
+    (folder / name).write_text(POINTER)
+    message = f"{folder}/{name} is a Git LFS pointer, not the file itself"
+    assert said(model.model(found)) == [("fatal", message, "fetch it: git lfs pull")]
+    (folder / name).write_text("{}")
+    monkeypatch.setattr(users, "_refused", lambda user, paths, mode: [path for path in paths if path.endswith(name)])
+    assert [row[:2] for row in said(model.model(found))] == [
+        ("fatal", f"user llm-tiny cannot read {folder}/{name}")
+    ]
+
+
+def test_what_engines_do_not_read_may_be_anything(looked_at, monkeypatch):
+    folder, _what, found = looked_at
+    (folder / ".lock.json").mkdir()
+    (folder / "README.md").touch()
+    monkeypatch.setattr(users, "_refused", lambda user, paths, mode: [path for path in paths if "README" in path])
+    assert model.model(found) == []
+
+
+def test_a_tokenizer_in_a_folder_of_its_own_is_looked_at_as_well(subject, root):
+    folder = root / "tokenizer"
+    folder.mkdir()
+    found = subject("--tokenizer-path", str(folder), config={})
+    (folder / "tokenizer.json").write_text("{}")
+    assert model.tokenizer(found) == []
+    (folder / "tokenizer.json").write_text(POINTER)
+    assert [row[1] for row in said(model.tokenizer(found))] == [
+        f"{folder}/tokenizer.json is a Git LFS pointer, not the file itself"
+    ]
+
+
+def test_a_model_in_mistrals_own_format(looked_at):
+    folder, what, found = looked_at
+    (folder / "config.json").rename(folder / "params.json")
+    (folder / "model.safetensors").rename(folder / "consolidated.safetensors")
+    assert model.model(found) == []
+    assert {row[0] for row in said(model.weights(found))} == {"ok"}
+    (folder / "params.json").write_text("[]")
+    message = f"{folder}/params.json is not a JSON mapping"
+    assert said(model.model(found)) == [("fatal", message, f"copy the {what} again")]
+
+
+@pytest.mark.failure("7.1")
+@pytest.mark.parametrize(
+    ("there", "lacking"),
+    [
+        (["model-00001-of-00003.safetensors"], "2 of 3 weight files: model-00002-of-00003.safetensors and 1 more"),
+        (["model-1-of-2.safetensors"], "1 of 2 weight files: model-2-of-2.safetensors"),
+        (["model-1-of-2.safetensors", "model-2-of-2.safetensors"], None),
+        (["model-00000-of-00002.safetensors", "model-00001-of-00002.safetensors"], None),
+        (["model-00000-of-00002.safetensors"], "1 of 2 weight files: model-00001-of-00002.safetensors"),
+        (["pytorch_model-00002-of-00002.bin"], "1 of 2 weight files: pytorch_model-00001-of-00002.bin"),
+        (["consolidated.safetensors", "model.safetensors"], None),
+        (["consolidated-00001-of-00002.safetensors", "model.safetensors"], None),
+        (["consolidated-00001-of-00002.safetensors"], "1 of 2 weight files"),
+    ],
+)
+def test_7_1_weights_that_are_missing_by_the_numbers_in_their_names(looked_at, there, lacking):
+    folder, _what, found = looked_at
+    (folder / "model.safetensors").unlink()
+    for name in there:
+        shard(folder / name)
+    messages = [row[1] for row in said(model.weights(found)) if row[0] == "fatal"]
+    assert len(messages) == (0 if lacking is None else 1)
+    assert all(f"{folder} lacks {lacking}" in message for message in messages)
+
+
+@pytest.mark.failure("7.1")
+@pytest.mark.parametrize(
+    ("index", "first", "second"),
+    [
+        ("pytorch_model.bin.index.json", "pytorch_model-a.bin", "pytorch_model-b.bin"),
+        ("consolidated.safetensors.index.json", "consolidated-a.safetensors", "consolidated-b.safetensors"),
+    ],
+)
+def test_7_1_weights_that_are_missing_by_the_index_of_another_format(looked_at, index, first, second):
+    folder, _what, found = looked_at
+    weights = {"metadata": {"total_size": 9}, "weight_map": {"a": first, "b": second}}
+    (folder / index).write_text(json.dumps(weights))
+    assert {row[0] for row in said(model.weights(found))} == {"ok"}  # model.safetensors is there, and is what is read
+    (folder / "model.safetensors").rename(folder / first)
+    (message,) = [row[1] for row in said(model.weights(found)) if row[0] == "fatal"]
+    assert message.startswith(f"{folder} lacks 1 of 2 weight files: {second}")
+    shard(folder / second)
+    assert {row[0] for row in said(model.weights(found))} == {"ok"}
+    (folder / second).write_text(POINTER)
+    assert [row[1] for row in said(model.weights(found)) if row[0] == "fatal"] == [
+        f"{folder}/{second} is a Git LFS pointer, not the weights themselves"
+    ]
+    (folder / index).write_text("[]")
+    assert [row[1] for row in said(model.weights(found)) if row[0] == "fatal"] == [f"{folder}/{index} cannot be read"]
+
+
 def test_weights_that_are_not_read_are_not_looked_for(subject, root):
     assert [row[0] for row in said(model.weights(subject(config={})))] == ["fatal"]
     assert model.weights(subject("--load-format", "dummy", config={})) == []
