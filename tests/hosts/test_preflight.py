@@ -359,7 +359,7 @@ END"""
 
 @pytest.mark.parametrize(("gib", "severity", "message"), [
     (120, "fatal", "about 120.0 GiB of weights on each GPU of 95.6 GiB -> claim more GPUs"),
-    (90, "fatal", "the fraction 0.88 of it leaves nothing for the KV cache"),
+    (90, "warning", "the fraction 0.88 of it leaves nothing for the KV cache"),
     (80, "warning", "one context is 131072"),
 ])  # fmt: skip
 def test_weights_that_do_not_fit_on_the_gpu(serving, gib, severity, message):

@@ -11,13 +11,19 @@ from .model import GIB, NO_WEIGHTS, declared_config, read_config
 
 MIB = 1 << 20
 # Part of a GPU's memory for weights and KV cache when none is declared: vLLM 0.32.0 (arg_utils.py). SGLang chooses
-# by GPU; this is its usual result.
+# by GPU; this is its usual result, and 0.98 one that occurs (0.5.23, srt/arg_groups/memory_hook.py).
 USUAL_FRACTION = {"vllm": 0.9, "sglang": 0.88}
 # Flags that say it, the newer name first.
 FRACTION_FLAGS = ("--gpu-memory-utilization", "--device-memory-utilization", "--mem-fraction-static")
-# Beginnings of flags that change the model's configuration in ways that are not followed here: another file, a part of a
-# mapping, rope flags of older versions. The check command_line has the engine's own answer.
+# Beginnings of flags that change the model's configuration in ways that are not followed here: another file, a part of
+# a mapping, rope flags of older versions. The check command_line has the engine's own answer.
 OTHER_CONFIG = ("--hf-config-path", "--hf-overrides.", "--config", "--model-config-parser", "--rope-")
+# Beginnings of flags with which GPUs hold less than the weight files do: parts stay with the processor (SGLang 0.5.23,
+# srt/arg_groups/fields/exec_.py; vLLM 0.32.0, config/offload.py). --cpu-offload-gb is reckoned with.
+ELSEWHERE = ("--kt-", "--offload-", "--ple-offload-", "--cpu-offload-params")
+# And those that make weights smaller while they are loaded, unless the files are quantised already: fp8, bitsandbytes
+# and others of vLLM 0.32.0 and SGLang 0.5.23, torchao of SGLang 0.5.17.
+QUANTISES = ("--quantization", "-q", "--torchao-config")
 LONGER_ALLOWED = ("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN")
 
 
@@ -87,22 +93,34 @@ def memory(subject):
         return []  # other checks name what is missing
     if not total or not weights:
         return []
-    per_gpu = weights / (sizes["tensor"] * sizes["pipeline"])
+    ranks = sizes["tensor"] * sizes["pipeline"]
+    # vLLM spreads experts over the data parallel ranks, too. How much is experts is not known; nearly all is. SGLang
+    # keeps them, and its data parallel attention, within the tensor parallel ranks.
+    spread = sizes["data"] > 1 and arguments.has(release, "--enable-expert-parallel")
+    per_gpu = weights / (ranks * sizes["data"] if spread else ranks)
     per_gpu -= (arguments.number(release, "--cpu-offload-gb") or 0) * GIB
-    fraction = arguments.number(release, *FRACTION_FLAGS) or USUAL_FRACTION[release["engine"]]
+    declared = arguments.number(release, *FRACTION_FLAGS)
+    fraction = declared or USUAL_FRACTION[release["engine"]]
     room = total * fraction - per_gpu
     evidence = {
         "weights_per_gpu_gib": round(per_gpu / GIB, 1),
         "gpu_gib": round(total / GIB, 1),
         "kv_cache_gib": round(room / GIB, 1),
     }
-    says = "about {weights_per_gpu_gib} GiB of weights on each GPU of {gpu_gib} GiB".format(**evidence)
+    says = "{} {weights_per_gpu_gib} GiB of weights on each GPU of {gpu_gib} GiB".format(
+        "at least" if spread else "about", **evidence
+    )
+    whole = _whole(release, config)
     if per_gpu > total:
-        return [fatal(says, "claim more GPUs, or a model with smaller weights", **evidence)]
+        repair = "claim more GPUs, or a model with smaller weights"
+        return [(fatal if whole else warning)(says, repair, **evidence)]
     if room <= 0:
-        return [fatal(f"{says}: the fraction {fraction:g} of it leaves nothing for the KV cache",
-                      "declare a larger fraction, more GPUs or smaller weights", **evidence)]  # fmt: skip
-    tokens, wanted = _tokens(config, room, sizes["tensor"], release), release["model"]["context_length"]
+        # vLLM does not look at the fraction where the KV cache has a size of its own.
+        sure = (declared or release["engine"] == "vllm") and not arguments.has(release, "--kv-cache-memory-bytes")
+        message = f"{says}: the fraction {fraction:g} of it leaves nothing for the KV cache"
+        repair = "declare a larger fraction, more GPUs or smaller weights"
+        return [(fatal if whole and sure else warning)(message, repair, **evidence)]
+    tokens, wanted = _tokens(config, room, sizes, release), release["model"]["context_length"]
     if tokens is not None:
         evidence["kv_cache_tokens"] = tokens
         if wanted and tokens < wanted:
@@ -112,13 +130,23 @@ def memory(subject):
     return [passed(f"{says}, {evidence['kv_cache_gib']} GiB for the KV cache", **evidence)]
 
 
+def _whole(release, config):
+    """False where GPUs may hold less than the weight files do, so that what these say refuses nothing."""
+    kind = config.get("dtype") or config.get("torch_dtype")
+    if kind == "float32" and arguments.value(release, "--dtype") not in ("float32", "float"):
+        return False  # both engines halve it
+    smaller = arguments.given(release, *QUANTISES) or arguments.value(release, "--load-format") == "bitsandbytes"
+    quantised = "quantization_config" in config or "compression_config" in config
+    return not arguments.given(release, *ELSEWHERE) and (quantised or not smaller)
+
+
 def _bytes(folder):
     if not folder.startswith("/"):
         return 0
     return sum(os.path.getsize(os.path.join(folder, name)) for name in safetensors.shards(folder))
 
 
-def _tokens(config, room, tensor, release):
+def _tokens(config, room, sizes, release):
     """Tokens of KV cache that fit, or None for an architecture whose size is not known here."""
     layers, kind = config.get("num_hidden_layers"), arguments.value(release, "--kv-cache-dtype") or ""
     if not isinstance(layers, int):
@@ -133,5 +161,6 @@ def _tokens(config, room, tensor, release):
             width = config["hidden_size"] // config["num_attention_heads"]
         if not heads or not width:
             return None
-        values = 2 * max(1, heads // tensor) * width
-    return int(room / (layers * values * size))
+        values = 2 * max(1, heads // sizes["tensor"]) * width
+    stage = -(-layers // sizes["pipeline"])  # layers of the longest
+    return int(room / (stage * values * size))
