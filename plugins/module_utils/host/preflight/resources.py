@@ -9,7 +9,7 @@ import time
 
 from .. import commands, proc, systemd
 from ..errors import HostError
-from . import unit_override
+from . import arguments, unit_override
 from .check import fatal, passed, warning
 
 SHM = "/dev/shm"
@@ -21,37 +21,64 @@ PEERS = 2
 DEFAULT_CHANNELS = 2
 # Segments of the engine itself: SGLang 0.5.23 24 MiB a queue, vLLM 0.32.0 psm_* of 168 and 252 MB that are sparse.
 ENGINE_BYTES = 64 * MIB
+# vLLM keeps KV cache that it offloads in one file of /dev/shm for each data parallel rank, and ends when there is no
+# room (0.32.0: v1/kv_offload/cpu/shared_offload_region.py, and check_shm_free_space; versions as in shm.PATTERNS). On a
+# CPU, and with its other connectors, it does not.
+OFFLOAD_SINCE = (0, 26)
+OFFLOAD_CONNECTOR = "OffloadingConnector"
 PROCESS_BYTES = 2 * GIB  # of one engine process, beside weights on the GPU: 0.5 to 1.6 GB on a CPU, more with CUDA
 
 
 def shared_memory(subject):
-    """/dev/shm has room for NCCL's channels of this many GPUs, once the service that is replaced has let go."""
+    """/dev/shm has room for NCCL's channels and offloaded KV cache, once the service that is replaced has let go."""
     release = subject.release
-    ranks = len(release["gpus"])
-    if ranks < 2:
+    ranks, offloaded = len(release["gpus"]), _offloaded(release)
+    if ranks < 2 and not offloaded:
         return []
+    peers = PEERS if ranks > 1 else 0
     channels = max(
         [
             DEFAULT_CHANNELS,
             *(_int(release["environment"].get(name)) for name in ("NCCL_MIN_NCHANNELS", "NCCL_MIN_CTAS")),
         ]
     )
-    need = ranks * PEERS * channels * NCCL_CHANNEL_BYTES + ENGINE_BYTES
-    least = ranks * PEERS * NCCL_CHANNEL_BYTES
+    cache = release["parallelism"]["data"] * offloaded
+    need = ranks * peers * channels * NCCL_CHANNEL_BYTES + ENGINE_BYTES + cache
+    least = ranks * peers * NCCL_CHANNEL_BYTES + offloaded
+    large = (2 * (need - cache) + cache) // MIB
     own = _own_size(release)
     state = os.statvfs(SHM)
     size = own or state.f_blocks * state.f_frsize
     free = own or state.f_bavail * state.f_frsize + _held(release["user"])
     evidence = {"size_bytes": size, "free_bytes": free, "need_bytes": need}
-    says = f"{SHM} has {free // MIB} of {size // MIB} MiB free, {ranks} GPUs need about {need // MIB} MiB"
+    says = f"{SHM} has {free // MIB} of {size // MIB} MiB free, this needs about {need // MIB} MiB"
+    if cache:
+        evidence["offloaded_bytes"] = cache
+        says += f", {cache // MIB} of them for offloaded KV cache"
     if free < least:
-        repair = f"mount -o remount,size={2 * need // MIB}M {SHM}, and in /etc/fstab"
+        repair = f"mount -o remount,size={large}M {SHM}, and in /etc/fstab"
         if own or size > need:
             repair = "declare a larger shared_memory_size" if own else f"remove dead files in {SHM}"
         return [fatal(says, repair, **evidence)]
     if free < need:
-        return [warning(says, f"make it larger: mount -o remount,size={2 * need // MIB}M {SHM}", **evidence)]
+        return [warning(says, f"make it larger: mount -o remount,size={large}M {SHM}", **evidence)]
     return [passed(says, **evidence)]
+
+
+def _offloaded(release):
+    """Bytes of KV cache that each data parallel rank of the engine keeps in /dev/shm, all its GPUs together."""
+    version = tuple(int(part) for part in re.findall(r"\d+", release["version"])[:2])
+    if release["engine"] != "vllm" or version < OFFLOAD_SINCE or not release["gpus"]:
+        return 0
+    size = arguments.number(release, "--kv-offloading-size")
+    if size:  # it stands above the mapping
+        backend = arguments.value(release, "--kv-offloading-backend") or "native"
+        simple = _int(release["environment"].get("VLLM_USE_SIMPLE_KV_OFFLOAD"))
+        return int(size * GIB) if backend == "native" and not simple else 0
+    transfer = arguments.mapping(release, "--kv-transfer-config")
+    more = transfer.get("kv_connector_extra_config")
+    size = more.get("cpu_bytes_to_use") if isinstance(more, dict) else None
+    return int(size) if transfer.get("kv_connector") == OFFLOAD_CONNECTOR and isinstance(size, (int, float)) else 0
 
 
 def _own_size(release):

@@ -111,7 +111,7 @@ CHANNEL = resources.NCCL_CHANNEL_BYTES
 @pytest.mark.parametrize(
     ("gpus", "free", "size", "severity", "message"),
     [
-        (8, 8 * 2 * 2 * CHANNEL + 64 * MIB, GIB, "ok", "8 GPUs need about 358 MiB"),
+        (8, 8 * 2 * 2 * CHANNEL + 64 * MIB, GIB, "ok", "this needs about 358 MiB"),
         (8, 8 * 2 * 2 * CHANNEL + 64 * MIB - 1, GIB, "warning", "mount -o remount,size=716M /dev/shm"),
         (8, 8 * 2 * CHANNEL, GIB, "warning", "mount -o remount"),
         (8, 8 * 2 * CHANNEL - 1, 64 * MIB, "fatal", "mount -o remount,size=716M /dev/shm, and in /etc/fstab"),
@@ -147,6 +147,60 @@ def test_1_7_more_channels_and_a_private_dev_shm_are_reckoned_with(subject, monk
         assert look("200M", **{name: "?"})["severity"] == "ok"
     small = look("8M")
     assert (small["severity"], small["repair"]) == ("fatal", "declare a larger shared_memory_size")
+
+
+NEED = 2 * 2 * 2 * CHANNEL + 64 * MIB  # of two GPUs
+BY_MAPPING = '{"kv_connector": "%s", "kv_connector_extra_config": {"cpu_bytes_to_use": %d}}'
+
+
+@pytest.mark.failure("1.3")
+@pytest.mark.parametrize(
+    ("gpus", "words", "facts", "offloaded"),
+    [
+        (1, ("--kv-offloading-size", "400"), {}, 400),
+        (2, ("--kv-offloading-size", "400"), {}, 400),
+        (2, ("--kv-offloading-size", "0.5", "--kv-offloading-backend", "native"), {}, 0.5),
+        (2, ("--kv-transfer-config", BY_MAPPING % ("OffloadingConnector", 3 * GIB)), {}, 3),
+        (2, ("--kv-offloading-size", "400", "--kv-offloading-backend", "lmcache"), {}, 0),
+        (2, ("--kv-offloading-size", "400"), {"environment": {"VLLM_USE_SIMPLE_KV_OFFLOAD": "1"}}, 0),
+        (2, ("--kv-transfer-config", BY_MAPPING % ("SimpleCPUOffloadConnector", 3 * GIB)), {}, 0),
+        (2, ("--kv-transfer-config", '{"kv_connector_extra_config": []}'), {}, 0),
+        (2, ("--kv-offloading-size", "400"), {"version": "0.25.1"}, 0),  # memory of the workers' own
+        (2, ("--kv-offloading-size", "400"), {"engine": "sglang"}, 0),
+        (0, ("--kv-offloading-size", "400"), {}, None),
+    ],
+)
+def test_1_3_room_for_offloaded_kv_cache(subject, monkeypatch, gpus, words, facts, offloaded):
+    def look(free):
+        state = types.SimpleNamespace(f_blocks=1 << 50, f_bavail=int(free), f_frsize=1)
+        monkeypatch.setattr(os, "statvfs", lambda path: state)
+        monkeypatch.setattr(resources, "_held", lambda user: 0)
+        return resources.shared_memory(subject(*words, gpus=gpus, **{"engine": "vllm", **facts}))
+
+    if offloaded is None:
+        assert look(0) == []
+        return
+    need = offloaded * GIB + (NEED if gpus == 2 else 64 * MIB)
+    assert [item["severity"] for item in look(need)] == ["ok"]
+    assert [item["severity"] for item in look(need - 1)] == ["warning"]
+    if offloaded:
+        (item,) = look(offloaded * GIB - 1)
+        assert item["severity"] == "fatal"
+        assert f", {int(offloaded * 1024)} of them for offloaded KV cache" in item["message"]
+        assert item["evidence"]["offloaded_bytes"] == offloaded * GIB
+
+
+@pytest.mark.failure("1.3")
+def test_1_3_each_data_parallel_rank_has_offloaded_kv_cache_of_its_own(subject, monkeypatch):
+    state = types.SimpleNamespace(f_blocks=1 << 50, f_bavail=25 * GIB, f_frsize=1)
+    monkeypatch.setattr(os, "statvfs", lambda path: state)
+    monkeypatch.setattr(resources, "_held", lambda user: 0)
+    found = subject("--kv-offloading-size", "10", gpus=2, engine="vllm")
+    assert resources.shared_memory(found)[0]["severity"] == "ok"
+    found.release["parallelism"].update(tensor=1, data=3)
+    ((severity, _message, repair),) = said(resources.shared_memory(found))
+    assert severity == "warning"
+    assert repair == f"make it larger: mount -o remount,size={30 * 1024 + 2 * NEED // MIB}M /dev/shm"
 
 
 def test_what_a_user_holds_in_dev_shm_is_what_its_files_take(tmp_path, monkeypatch):
