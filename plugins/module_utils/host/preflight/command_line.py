@@ -12,7 +12,7 @@ import re
 from .. import files, paths
 
 # engine_script is only read here, as text; the import has Ansible send it, too.
-from . import engine_facts, engine_process, engine_script
+from . import arguments, engine_facts, engine_process, engine_script
 from .check import fatal, passed, warning
 
 TIMEOUT_SECONDS = 180  # importing an engine from a cold disk takes a minute
@@ -149,9 +149,12 @@ def _key(release):
 
 
 def _read_by_engine(release):
-    """The environment's packages by their metadata, and the model's configuration."""
-    found = [release["argv"][0], os.path.join(release["venv"], "pyvenv.cfg")]
-    for top, wanted in ((engine_process.packages(release["venv"]), ".dist-info"), (release["model"]["path"], ".json")):
+    """The environment's packages by their metadata, files that are named, and configurations in folders that are."""
+    named = [word.partition("=")[2] if word.startswith("--") else word for word in release["argv"]]
+    named += [release["model"]["path"], arguments.draft_model(release) or ""]
+    named = [path for path in dict.fromkeys(named) if path.startswith("/")]
+    found = [os.path.join(release["venv"], "pyvenv.cfg"), *filter(os.path.isfile, named)]
+    for top, wanted in ((engine_process.packages(release["venv"]), ".dist-info"), *((top, ".json") for top in named)):
         with contextlib.suppress(OSError):
             found += [os.path.join(top, name) for name in sorted(os.listdir(top)) if name.endswith(wanted)]
     return found

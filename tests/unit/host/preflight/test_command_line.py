@@ -150,6 +150,34 @@ def test_an_answer_is_asked_for_again_when_what_it_rests_on_changes(asked, root,
     assert command_line._key({**release, "environment": {**release["environment"], "NCCL_ALGO": "Ring"}}) == key
 
 
+@pytest.mark.parametrize(
+    ("engine", "words", "name"),
+    [
+        ("sglang", ["--chat-template", "{}"], "template.jinja"),
+        ("sglang", ["--chat-template={}"], "template.jinja"),
+        ("vllm", ["--config", "{}"], "more.yaml"),
+        ("sglang", ["--speculative-draft-model-path", "{0.parent}"], "config.json"),
+        ("vllm", ["--speculative-config", '{{"model": "{0.parent}"}}'], "config.json"),
+        ("vllm", ["--tokenizer", "{0.parent}"], "tokenizer_config.json"),
+        ("vllm", ["--model", "{0.parent}"], "config.json"),
+    ],
+)
+def test_an_answer_rests_on_files_and_folders_that_the_arguments_name(subject, root, engine, words, name):
+    file = root / "named" / name
+    file.parent.mkdir()
+    file.write_text("a")
+    release = subject(*(word.format(file) for word in words), engine=engine).release
+    key = command_line._key(release)
+    (file.parent / "log").touch()  # what a service writes there
+    assert command_line._key(release) == key
+    file.write_text("ab")
+    changed = command_line._key(release)
+    os.utime(file, (1, 1))
+    assert len({key, changed, command_line._key(release)}) == 3
+    file.unlink()
+    assert command_line._key(release) not in (key, changed)
+
+
 def test_old_answers_go(asked, root):
     (root / "host.pyz").touch()
     (root / "answers").mkdir()
