@@ -3,12 +3,17 @@
 Copied to the host and run there:
 
     python3 segments.py hold KIND PATH OWNER   make PATH as user OWNER, hold it by KIND, print "held", until killed
-    python3 segments.py churn SECONDS FILE     make, hold and remove segments; what is lost goes into FILE
+    python3 segments.py churn SECONDS FILE KIND...   make, hold and remove segments; what is lost goes into FILE
+    python3 segments.py clean NUMBER OWNER     clean up after OWNER as the library does, NUMBER times, without its long
+                                               grace; print the names that went, and those that had to
 """
 
 import array
 import contextlib
 import ctypes
+import errno
+import fcntl
+import json
 import mmap
 import os
 import pwd
@@ -98,7 +103,12 @@ def headless(path):
     LIBC.pthread_exit(None)
 
 
-KINDS = {f.__name__: f for f in (mapped, read_only, opened, semaphore, namespace, in_flight, headless)}
+def nobody(path):
+    """On its way between two processes, and held by none."""
+    os.close(make(path))
+
+
+KINDS = {f.__name__: f for f in (mapped, read_only, opened, semaphore, namespace, in_flight, headless, nobody)}
 
 
 def say():
@@ -115,8 +125,8 @@ def hold(kind, path, owner):
     return held
 
 
-def churn(seconds, lost):
-    """Segments come and go at random times; some are mapped late, some are held by nobody for a while."""
+def churn(seconds, lost, *kinds):
+    """Segments come and go at random times, held by some of the kinds; some are mapped late."""
     end, live = time.monotonic() + float(seconds), []
     while time.monotonic() < end or live:
         now = time.monotonic()
@@ -136,21 +146,42 @@ def churn(seconds, lost):
                 live.remove(item)
         if now < end and len(live) < 200:
             path = "/dev/shm/" + random.choice(NAMES) % os.urandom(4).hex()
-            kind = random.choice((mapped, read_only, opened, semaphore, None))
-            if kind is None:
-                os.close(make(path))
-                held = None
-            elif random.random() < 0.3:
+            kind = random.choice(kinds)
+            if kind != "nobody" and random.random() < 0.3:
                 handle = make(path)
                 os.close(handle)
                 time.sleep(random.random() / 20)  # created, not yet mapped
                 held = Mapping(os.open(path, os.O_RDWR))
             else:
-                held = kind(path)
+                held = KINDS[kind](path)
             live.append((now + random.uniform(0.1, 12), path, os.stat(path).st_ino, held))
         time.sleep(0.005)
 
 
+def clean(number, owner):
+    """Each guard in turn alone: what /proc shows on a kernel without leases, and the lease where that shows nothing."""
+    sys.path.insert(0, "/usr/local/lib/servewright/host.pyz")
+    from servewright_host import shm
+
+    def refuse(handle, *_command):
+        raise OSError(errno.EINVAL, "no leases here")
+
+    uid, grace = pwd.getpwnam(owner).pw_uid, 2
+    guards = [(shm.held, refuse), (set, fcntl.fcntl)]
+    dead, gone = set(), []
+    for turn in [*range(int(number)), None]:
+        if turn is None:
+            time.sleep(grace)
+        else:
+            dead.add(f"psm_dead_{turn}")
+            nobody(f"/dev/shm/psm_dead_{turn}")
+            os.chown(f"/dev/shm/psm_dead_{turn}", uid, -1)
+        shm.held, fcntl.fcntl = guards[(turn or 0) % 2]
+        gone += shm.clean("neighbour", owner, grace=grace, shared_grace=0, report=lambda line: None)
+        time.sleep(random.random() / 10)
+    json.dump([gone, sorted(dead)], sys.stdout)
+
+
 if __name__ == "__main__":
     with contextlib.suppress(KeyboardInterrupt):
-        {"hold": hold, "churn": churn}[sys.argv[1]](*sys.argv[2:])
+        {"hold": hold, "churn": churn, "clean": clean}[sys.argv[1]](*sys.argv[2:])
