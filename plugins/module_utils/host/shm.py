@@ -16,6 +16,7 @@ import fcntl
 import fnmatch
 import os
 import pwd
+import re
 import stat
 import time
 
@@ -56,8 +57,8 @@ def known(name):
     return any(fnmatch.fnmatchcase(name, row[0]) for row in PATTERNS)
 
 
-def held():
-    """(device, inode) of every file that a process of this host maps or holds open.
+def held(inodes):
+    """(device, inode) of every file that a process of this host maps, or holds open by one of some inode numbers.
 
     Raises HostError when it cannot see them all: a process that is hidden or cannot be read may hold anything.
     """
@@ -70,8 +71,8 @@ def held():
                 # A main thread that has ended shows no memory, though others of the process go on.
                 for thread in os.listdir("/proc/%d/task" % pid):
                     _mapped("%d/task/%s" % (pid, thread), found)
-                    _open("%d/task/%s" % (pid, thread), found)
-            _open(str(pid), found)
+                    _open("%d/task/%s" % (pid, thread), inodes, found)
+            _open(str(pid), inodes, found)
         except (FileNotFoundError, ProcessLookupError):
             continue  # it ended
         except OSError as error:
@@ -92,11 +93,20 @@ def _mapped(process, found):
     return not empty
 
 
-def _open(process, found):
-    folder = "/proc/%s/fd/" % process
-    for handle in os.listdir(folder):
+def _open(process, inodes, found):
+    """Add the files that a process of /proc holds open by one of some inode numbers.
+
+    stat asks the file system of a file, and one that does not answer (NFS without its server) would hold up this and,
+    by the lock, every start of the host. So the kernel alone is asked for the number first, which it tells since 5.14.
+    """
+    folder = "/proc/%s/" % process
+    for handle in os.listdir(folder + "fd"):
         with contextlib.suppress(FileNotFoundError):  # closed meanwhile
-            entry = os.stat(folder + handle)
+            with open(folder + "fdinfo/" + handle, errors="replace") as stream:
+                number = re.search(r"^ino:\s*(\d+)$", stream.read(), re.MULTILINE)
+            if number and int(number.group(1)) not in inodes:
+                continue
+            entry = os.stat(folder + "fd/" + handle)
             if stat.S_ISREG(entry.st_mode):
                 found.add((entry.st_dev, entry.st_ino))
 
@@ -119,7 +129,7 @@ def clean(service, user, grace=GRACE_SECONDS, shared_grace=SHARED_GRACE_SECONDS,
             candidates = _candidates(folder, uid, grace)
             if candidates and _others(service, uid):
                 candidates = {name: entry for name, entry in candidates.items() if _age(entry) >= shared_grace}
-            live = held() if candidates else set()
+            live = held({entry.st_ino for entry in candidates.values()}) if candidates else set()
             removed = []
             for name, entry in sorted(candidates.items()):
                 path = os.path.join(folder, name)

@@ -101,7 +101,7 @@ def test_only_files_of_the_user_by_a_known_name_are_looked_at(folder):
 
 def test_a_segment_that_a_process_holds_stays(folder, monkeypatch):
     entry = (folder / "psm_x").touch() or (folder / "psm_x").stat()
-    monkeypatch.setattr(shm, "held", lambda: {(entry.st_dev, entry.st_ino)})
+    monkeypatch.setattr(shm, "held", lambda inodes: {(entry.st_dev, entry.st_ino)})
     assert clean(folder) == ([], [])
 
 
@@ -137,18 +137,29 @@ def test_without_the_right_to_see_all_processes_nothing_is_sure(monkeypatch):
     for status in ({"CapEff": "7ffff"}, {}, None):  # all rights below the one that is needed
         monkeypatch.setattr(shm.proc, "status", lambda pid, status=status: status)
         with pytest.raises(HostError, match="without CAP_SYS_PTRACE"):
-            HELD()
+            HELD({1})
 
 
 def test_what_a_process_maps_and_opens_is_told_by_device_and_inode(tmp_path):
     with open(tmp_path / "x", "w") as stream:
-        found = set()
-        shm._open("self", found)
-        entry = os.fstat(stream.fileno())
+        found, entry = set(), os.fstat(stream.fileno())
+        shm._open("self", {entry.st_ino}, found)
     assert (entry.st_dev, entry.st_ino) in found
     assert shm._mapped("self", found)
     entry = os.stat(os.path.realpath("/proc/self/exe"))
     assert entry.st_ino in {inode for _device, inode in found}
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_file_system_that_does_not_answer_is_asked_only_where_the_kernel_tells_no_inode(tmp_path, monkeypatch, told):
+    """An open file on NFS whose server is gone: whoever asks for its state waits for ever."""
+    asked, found = [], set()
+    monkeypatch.setattr(shm.os, "stat", lambda path: asked.append(path) or os.lstat("/"))
+    if not told:
+        monkeypatch.setattr(shm.re, "search", lambda *_words: None)
+    with open(tmp_path / "on_nfs", "w"), open(tmp_path / "segment", "w") as segment:
+        shm._open("self", {os.fstat(segment.fileno()).st_ino}, found)
+        assert asked == [f"/proc/self/fd/{segment.fileno()}"] if told else len(asked) > 2
 
 
 def test_a_service_whose_user_is_not_made_yet_has_no_segments(root):
