@@ -41,6 +41,15 @@ def ran_with(change: str) -> str:
     )
 
 
+def loaded_with(change: str) -> str:
+    """The same, and the engine has loaded."""
+    return f"{ran_with(change)}; until ss -Hltn 'sport = 30000' | grep -q .; do sleep 0.1; done"
+
+
+def loaded_with_line(line: str) -> str:
+    return loaded_with(f"s/^UMask=.*/UMask=0077\\n{line}/")
+
+
 def replaced(path: str) -> str:
     """As a package manager does it: a new file takes the name, and processes keep the old one."""
     return f"cp --preserve=mode,timestamps {path} {path}.new && mv {path}.new {path}"
@@ -120,6 +129,32 @@ TABLE = (
         restarts=True, by_itself=True),
     row("started with fewer files", ran_with("s/^LimitNOFILE=.*/LimitNOFILE=4096/"), "process.limits",
         evidence="running 4096", restarts=True, by_itself=True),
+    row("started with another group", loaded_with_line("Group=daemon"), "process.user",
+        evidence="user.group: declared", restarts=True, by_itself=True),
+    row("started with a group more", loaded_with_line("SupplementaryGroups=video"), "process.user",
+        evidence="user.groups: declared", restarts=True, by_itself=True),
+    # Each of these implies it for a user without privileges.
+    row("started with new privileges", loaded_with("/^NoNew\\|^RestrictS\\|^LockP\\|^SystemCall\\|^ProtectKernel/d"),
+        "process.user", evidence="user.no_new_privileges: declared 1, running 0", restarts=True, by_itself=True),
+    row("started with fewer processes", loaded_with_line("LimitNPROC=20000"), "process.limits",
+        evidence="limits.nproc: declared default, running 20000", restarts=True, by_itself=True),
+    row("started with core dumps", loaded_with_line("LimitCORE=infinity"), "process.limits",
+        evidence="limits.core: declared 0, running unlimited", restarts=True, by_itself=True),
+    row("started with a smaller stack", loaded_with_line("LimitSTACK=4M"), "process.limits",
+        evidence="limits.stack.hard: declared unlimited, running 4194304", restarts=True, by_itself=True),
+    row("started with less address space", loaded_with_line("LimitAS=1T"), "process.limits",
+        evidence="limits.as: declared unlimited, running 1099511627776", restarts=True, by_itself=True),
+    row("started with less locked memory", ran_with("s/^LimitMEMLOCK=.*/LimitMEMLOCK=64K/"), "process.limits",
+        evidence="limits.locked_memory: declared unlimited, running 65536", restarts=True, by_itself=True),
+    row("locked memory of a worker lowered", "sudo -u llm-kimi prlimit --memlock=65536 --pid $(pgrep -P"
+        " $(systemctl show kimi -p MainPID --value) | head -1)", "process.limits",
+        evidence="): declared unlimited, running 65536", restarts=True),
+    row("started nice", loaded_with_line("Nice=5"), "process.limits", evidence="limits.nice: declared 0, running 5",
+        restarts=True, by_itself=True),
+    row("started on one processor", loaded_with_line("CPUAffinity=0"), "process.limits",
+        evidence="limits.cpus: declared default, running 0", restarts=True, by_itself=True),
+    row("started as the first to be killed", loaded_with_line("OOMScoreAdjust=500"), "process.limits",
+        evidence="limits.oom_score_adj: declared 0, running 500", restarts=True, by_itself=True),
     row("limit lowered while running", "sudo -u llm-kimi prlimit --nofile=1024:20000 --pid"
         " $(systemctl show kimi -p MainPID --value)", "process.limits", evidence="running 1024", restarts=True),
     row("memory limited in the kernel", limited("memory.limit_in_bytes", "6442450944") .replace(
@@ -127,6 +162,10 @@ TABLE = (
     row("processes limited in the kernel", limited("pids.max", "4321"), "process.control_group", evidence="4321"),
     row("processes of all services limited", limited("pids.max", "5432", "system.slice"), "process.control_group",
         evidence="5432"),
+    row("processor time of the service weighed", "cd /sys/fs/cgroup && if [ -d cpu ];"
+        " then mkdir -p cpu/system.slice/kimi.service && echo 2048 > cpu/system.slice/kimi.service/cpu.shares;"
+        " else echo +cpu > system.slice/cgroup.subtree_control && echo 200 > system.slice/kimi.service/cpu.weight; fi",
+        "process.control_group", evidence="cpu."),
     row("library replaced", replaced("/usr/lib/x86_64-linux-gnu/libz.so.1.2.13"), "process.libraries",
         evidence="libz.so.1.2.13", restarts=True),
     row("interpreter replaced", replaced("/usr/bin/python3.11"), "process.libraries", evidence="/usr/bin/python3.11",

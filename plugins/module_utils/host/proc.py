@@ -5,7 +5,26 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-_LIMITS = {"Max open files": "nofile", "Max locked memory": "memlock"}
+# Rows of /proc/PID/limits, and what setrlimit(2) and systemd call them.
+_LIMITS = {
+    "Max cpu time": "cpu",
+    "Max file size": "fsize",
+    "Max data size": "data",
+    "Max stack size": "stack",
+    "Max core file size": "core",
+    "Max resident set": "rss",
+    "Max processes": "nproc",
+    "Max open files": "nofile",
+    "Max locked memory": "memlock",
+    "Max address space": "as",
+    "Max file locks": "locks",
+    "Max pending signals": "sigpending",
+    "Max msgqueue size": "msgqueue",
+    "Max nice priority": "nice",
+    "Max realtime priority": "rtprio",
+    "Max realtime timeout": "rttime",
+}
+_TITLE = 26  # columns
 _DELETED = " (deleted)"
 # States in which a process does nothing and answers nothing (proc_pid_status(5)).
 _STUCK = {
@@ -65,17 +84,26 @@ def uid(pid):
 
 
 def limits(pid):
-    """Soft limits `nofile` and `memlock`: a number, or "unlimited"."""
+    """Limits of a process, each a number or "unlimited": the soft one by its name, the hard one as "<name>.hard"."""
     data = _read(pid, "limits")
     if data is None:
         return None
     out = {}
     for line in data.decode().splitlines():
-        for title, short in _LIMITS.items():
-            if line.startswith(title):
-                soft = line[len(title) :].split()[0]
-                out[short] = soft if soft == "unlimited" else int(soft)
+        short = _LIMITS.get(line[:_TITLE].strip())
+        if short:
+            soft, hard = (word if word == "unlimited" else int(word) for word in line[_TITLE:].split()[:2])
+            out.update({short: soft, short + ".hard": hard})
     return out
+
+
+def priority(pid):
+    """How the kernel treats the main thread of a process beside others: `nice` and `oom_score_adj`."""
+    adjustment = _read(pid, "oom_score_adj")
+    try:
+        return {"nice": os.getpriority(os.PRIO_PROCESS, pid), "oom_score_adj": int(adjustment)}
+    except (ProcessLookupError, TypeError):
+        return None
 
 
 def maps(pid):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pwd
 
 from . import proc, systemd
@@ -54,12 +55,21 @@ def _rights(release, pid):
     uid = proc.uid(pid)
     if uid is not None and uid != _uid(release["user"]):
         found.append({"field": "user", "declared": release["user"], "running": uid})
-    limits = proc.limits(pid) or {}
-    files = limits.get("nofile")
-    most = proc.most_open_files() or 1 << 30
-    if isinstance(files, int) and files < release["limits"]["open_files"] and files < most:
-        found.append({"field": "limits.open_files", "declared": release["limits"]["open_files"], "running": files})
+    limits, manager = proc.limits(pid) or {}, proc.limits(1) or {}
+    files = release["limits"]["open_files"]
+    bounds = [("open_files", "nofile", files, proc.most_open_files() or math.inf)]
+    if "\nLimitMEMLOCK=infinity\n" in release["unit"]:
+        # Without the right to raise it (a container), systemd gives what it has itself.
+        bounds.append(("locked_memory", "memlock", "unlimited", _number(manager.get("memlock.hard", "unlimited"))))
+    for field, name, declared, most in bounds:
+        running = limits.get(name, "unlimited")
+        if _number(running) < min(_number(declared), most):
+            found.append({"field": "limits." + field, "declared": declared, "running": running})
     return found
+
+
+def _number(limit):
+    return math.inf if limit == "unlimited" else limit
 
 
 def environment(release, pid, names=None):

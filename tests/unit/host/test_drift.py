@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ansible_collections.servewright.llm.plugins.module_utils.host import drift, drop_ins, files, releases
+from ansible_collections.servewright.llm.plugins.module_utils.host import drift, drop_ins, files, releases, truth
 from ansible_collections.servewright.llm.plugins.module_utils.host.drift import finding, metrics, window
 from ansible_collections.servewright.llm.plugins.module_utils.host.metrics import text
 from ansible_collections.servewright.llm.plugins.module_utils.host.surroundings import (
@@ -205,10 +205,99 @@ def test_the_kernel_s_image_is_no_parameter():
     assert host.command_line(text) == ["root=UUID=1", "iommu=pt"]
 
 
-def test_a_group_without_a_file_is_not_limited():
-    old = {"/g/memory.max": "max", "/g/cpu.max": "max 100000", "/g/pids.max": "100"}
-    new = {"/g/memory.max": "4096", "/g/cpuset.cpus": "0-7"}
-    assert control_group.differing(old, new) == ["/g/memory.max", "/g/pids.max"]
+@pytest.mark.parametrize(
+    ("recorded", "listens", "differing"),
+    [
+        ({"nofile": -1, "memlock": -1}, True, {"limits": ["limits.memlock", "limits.nofile"]}),
+        ({"nofile": -1}, False, {}),  # it loads, and may have changed its own limits by the end of that
+        ({}, True, {}),
+        ({"cpus": "elsewhere"}, True, {"limits": ["limits.cpus"]}),
+    ],
+)
+def test_what_was_recorded_of_a_process_is_compared_once_it_listens(monkeypatch, recorded, listens, differing):
+    process = drift.process
+    monkeypatch.setattr(process.ports, "holders", lambda host, port: [os.getpid()] if listens else [])
+    monkeypatch.setattr(process.systemd, "pids", lambda group: [os.getpid()])
+    subject = SimpleNamespace(
+        pid=os.getpid(),
+        recorded={"process": {"limits": recorded}},  # an earlier version recorded no user
+        release={"listen": {"host": "::", "port": 1}},
+        state={"ControlGroup": "/g"},
+    )
+    found = process._recorded(subject)
+    assert {kind: [field["field"] for field in fields] for kind, fields in found.items()} == differing
+
+
+def test_processors_that_the_control_group_lost_are_told_once(monkeypatch):
+    process, path = drift.process, f"{V2}/cpuset.cpus"
+    monkeypatch.setattr(process.ports, "holders", lambda host, port: [1])
+    monkeypatch.setattr(process.systemd, "pids", lambda group: [1])
+    monkeypatch.setattr(process.surroundings.rights, "of", lambda pid: {"limits": {"cpus": "0-3"}, "user": {}})
+    monkeypatch.setattr(process.surroundings.control_group, "limits", lambda group: {path: "0-3"})
+    for before, kinds in (({path: "0-7"}, []), ({path: "0-3"}, ["limits"])):
+        recorded = {"limits": {"cpus": "default"}, "control_group": before}
+        release = {"listen": {"host": "::", "port": 1}}
+        subject = SimpleNamespace(
+            pid=1, recorded={"process": recorded}, release=release, state={"ControlGroup": "/system.slice"}
+        )
+        assert list(process._recorded(subject)) == kinds
+
+
+@pytest.mark.parametrize(
+    ("limit", "manager", "found"),
+    [
+        ("unlimited", "unlimited", False),
+        (65536, "unlimited", True),
+        (65536, 1 << 36, True),
+        (65536, 65536, False),  # systemd has no right to raise it
+    ],
+)
+def test_memory_that_may_be_locked_is_compared_in_every_process(monkeypatch, limit, manager, found):
+    limits = {1: {"nofile": 1 << 20, "memlock.hard": manager}, 2: {"nofile": 1 << 20, "memlock": limit}}
+    monkeypatch.setattr(truth.proc, "limits", limits.get)
+    monkeypatch.setattr(truth.proc, "uid", lambda pid: None)
+    assert [field["running"] for field in truth._rights(rendered(), 2)] == ([limit] if found else [])
+
+
+V2, CPUSET = "/sys/fs/cgroup/system.slice", "/sys/fs/cgroup/cpuset/system.slice"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "differ"),
+    [
+        ({"memory.max": "max", "cpu.max": "max 100000"}, {"memory.max": "4096"}, "memory.max"),
+        ({"pids.max": "100"}, {}, "pids.max"),
+        ({}, {"cpuset.cpus": "0-3"}, "cpuset.cpus"),  # the controller was not in use
+        ({"cpuset.cpus": ""}, {}, ""),
+        ({"cpuset.cpus": "0-7"}, {"cpuset.cpus": "0-3"}, "cpuset.cpus"),
+        ({"cpu.weight": "100"}, {"cpu.weight": "50"}, "cpu.weight"),
+        ({}, {"cpu.weight": "50"}, ""),  # an earlier version recorded none
+    ],
+)
+def test_a_group_without_a_file_is_not_limited(old, new, differ):
+    old, new = ({f"{V2}/{name}": text for name, text in every.items()} for every in (old, new))
+    assert control_group.differing(old, new) == [f"{V2}/{name}" for name in differ.split()]
+
+
+def test_of_cpuset_version_1_only_what_was_there_counts():
+    assert control_group.differing({}, {f"{CPUSET}/cpuset.cpus": "0-3"}) == []
+    taken = control_group.differing({f"{CPUSET}/cpuset.cpus": "0-7"}, {f"{CPUSET}/cpuset.cpus": "0-3"})
+    assert taken == [f"{CPUSET}/cpuset.cpus"]
+
+
+def test_a_weight_is_recorded_also_where_the_controller_is_not_in_use(tmp_path, monkeypatch):
+    monkeypatch.setattr(control_group, "ROOT", str(tmp_path))
+    group = tmp_path / "system.slice/kimi.service"
+    group.mkdir(parents=True)
+    assert control_group.limits("/system.slice/kimi.service") == {}  # no hierarchy of either version
+    (tmp_path / "cgroup.procs").touch()
+    (group / "cpu.max").write_text("max 100000\n")
+    (group.parent / "cpu.weight").write_text("50\n")
+    assert control_group.limits("/system.slice/kimi.service") == {
+        f"{group}/cpu.max": "max 100000",
+        f"{group}/cpu.weight": "100",
+        f"{group.parent}/cpu.weight": "50",
+    }
 
 
 @pytest.mark.parametrize(

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 from .. import surroundings, systemd
 from ..errors import HostError
 from .finding import UNDO, finding
 
 
 def find(subject):
-    old = subject.recorded.get("process", {}).get("control_group")
-    if not old or not subject.pid:
-        return
-    new = surroundings.control_group.limits(subject.state["ControlGroup"])
-    changed = surroundings.control_group.differing(old, new)
+    old, new, changed = _compared(subject)
     if changed:
         yield finding(
             "process.control_group",
@@ -24,13 +22,26 @@ def find(subject):
         )
 
 
+def cpus_differ(subject):
+    """True when the service gets other processors from its control group, or from a slice above it, than at commit."""
+    return any(os.path.basename(path) == "cpuset.cpus" for path in _compared(subject)[2])
+
+
+def _compared(subject):
+    """Limits at commit, limits now, and the paths that differ; nothing of a service that does not run."""
+    old = subject.recorded.get("process", {}).get("control_group")
+    if not old or not subject.pid:
+        return {}, {}, []
+    new = surroundings.control_group.limits(subject.state["ControlGroup"])
+    return old, new, surroundings.control_group.differing(old, new)
+
+
 def undo(subject):
     systemd.daemon_reload()  # applies the unit's own limits again
-    old = subject.recorded["process"]["control_group"]
-    now = surroundings.control_group.limits(subject.state["ControlGroup"])
-    for path in surroundings.control_group.differing(old, now):
-        if path in old and path in now:
-            _write(path, old[path])
+    old, new, changed = _compared(subject)
+    for path in changed:
+        if path in new:
+            _write(path, old.get(path, surroundings.control_group.unlimited(path)) + "\n")
 
 
 def _write(path, text):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 
-from .. import proc, quoting, releases, systemd, truth
+from .. import ports, proc, quoting, releases, surroundings, systemd, truth
+from . import control_group
 from .finding import RESTART, finding
 
 _RESTART = "restart the committed release through its gates"
@@ -20,16 +21,9 @@ def find(subject):
     kinds = {}
     for field in fields:
         kinds.setdefault(field["field"].partition(".")[0], []).append(field)
-    limits = subject.recorded.get("process", {}).get("limits", {})
-    now = proc.limits(subject.pid) or limits
-    if limits and now != limits and "limits" not in kinds:
-        kinds["limits"] = [
-            {"field": "limits." + name, "declared": limits[name], "running": now.get(name)}
-            for name in limits
-            if now.get(name) != limits[name]
-        ]
     if "process" in kinds:
         return  # it ended while we looked
+    kinds = {**_recorded(subject), **kinds}
     for kind, differing in sorted(kinds.items()):
         yield finding(
             f"process.{kind}",
@@ -41,6 +35,30 @@ def find(subject):
         )
     yield from _secrets(subject)
     yield from _libraries(subject)
+
+
+def _recorded(subject):
+    """How limits and user of the main process differ from those at commit, by kind.
+
+    An engine changes some of its own while it loads, so they are compared once it listens, as it did at commit. Records
+    of earlier versions hold fewer names.
+    """
+    found = {}
+    for kind, values in surroundings.rights.of(subject.pid).items():
+        old = subject.recorded.get("process", {}).get(kind, {})
+        names = [name for name in sorted(values) if name in old and old[name] != values[name]]
+        if "cpus" in names and control_group.cpus_differ(subject):
+            names.remove("cpus")  # the kernel narrows the process to what its control group has
+        if names:
+            found[kind] = [
+                {"field": f"{kind}.{name}", "declared": old[name], "running": values[name]} for name in names
+            ]
+    return found if found and _listens(subject) else {}
+
+
+def _listens(subject):
+    listen = subject.release["listen"]
+    return bool({*ports.holders(listen["host"], listen["port"])} & {*systemd.pids(subject.state["ControlGroup"])})
 
 
 _WORDS = {"argv": "arguments", "environment": "environment variables", "user": "the user", "limits": "limits"}

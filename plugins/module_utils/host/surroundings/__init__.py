@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from functools import cached_property, lru_cache
 
-from .. import files, paths, proc, systemd
+from .. import files, paths, systemd
 from ..errors import DamagedError
-from . import control_group, engine, host, model, nccl_conf
+from . import control_group, engine, host, model, nccl_conf, rights
 
 SCHEMA = 1
 
@@ -76,7 +76,4 @@ def of_files(release, now):
 
 
 def of_process(state):
-    return {
-        "limits": proc.limits(state["MainPID"]) or {},
-        "control_group": control_group.limits(state["ControlGroup"]),
-    }
+    return {**rights.of(state["MainPID"]), "control_group": control_group.limits(state["ControlGroup"])}
