@@ -173,6 +173,14 @@ TABLE = (
     # Files that the process was started from.
     row("engine patched", f"echo '# mine' >> {PACKAGES}/sglang/launch_server.py", "engine.files",
         evidence="sglang (changed)", restarts=True),
+    row("module for every start of the interpreter", f"echo 'import os' > {PACKAGES}/sitecustomize.py", "engine.files",
+        evidence="sitecustomize.py (new)", restarts=True),
+    row("path file added to the engine", f"echo 'import os' > {PACKAGES}/evil.pth", "engine.files",
+        evidence="evil.pth (new)", restarts=True),
+    row("environment of the engine edited", f"echo 'include-system-site-packages = true' >> {VENV}/pyvenv.cfg",
+        "engine.files", evidence="pyvenv.cfg (", restarts=True),
+    row("another libnccl in a package", f"mkdir {PACKAGES}/sglang/lib && cp {PACKAGES}/nvidia/nccl/lib/libnccl.so.2"
+        f" {PACKAGES}/sglang/lib/", "engine.nccl", evidence="sglang/lib/libnccl.so.2 (new)", restarts=True),
     row("package added to the engine", f"mkdir {PACKAGES}/mine && touch {PACKAGES}/mine/__init__.py", "engine.files",
         evidence="mine (new)", restarts=True),
     row("package taken from the engine", f"rm -r {PACKAGES}/extra", "engine.files", evidence="extra (gone)",

@@ -163,25 +163,88 @@ def test_nccl_takes_from_files_what_the_environment_leaves_open(tmp_path, monkey
     assert nccl_conf.values(release) == {"NCCL_ALGO": ["Tree", str(own)], "NCCL_PROTO": ["LL", str(system)]}
 
 
-def test_an_engine_changes_with_its_files_and_not_with_byte_code(tmp_path):
-    package = tmp_path / "lib/python3.12/site-packages/vllm"
-    nccl = tmp_path / "lib/python3.12/site-packages/nvidia/nccl/lib"
-    for folder in (package, nccl, tmp_path / "bin"):
-        folder.mkdir(parents=True)
-    (package / "a.py").write_text("1")
-    (nccl / "libnccl.so.2").write_text("1")
-    before, libraries = engine.packages(str(tmp_path)), engine.nccl_libraries(str(tmp_path))
-    assert set(before) == {"bin", "vllm", "nvidia"}
+@pytest.fixture
+def venv(tmp_path):
+    packages = tmp_path / "lib/python3.12/site-packages"
+    for path in ("vllm/a.py", "nvidia/nccl/lib/libnccl.so.2", "six.py"):
+        (packages / path).parent.mkdir(parents=True, exist_ok=True)
+        (packages / path).write_text("1")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "pyvenv.cfg").write_text("version = 3.12.1")
+    return tmp_path
 
-    (package / "__pycache__").mkdir()
-    (package / "__pycache__/a.pyc").write_text("1")
-    (nccl / "libnccl.so.2").write_text("2")
-    assert engine.packages(str(tmp_path)) == before
-    assert engine.nccl_libraries(str(tmp_path)) != libraries
 
-    os.utime(package / "a.py", ns=(0, 0))
-    changed = engine.packages(str(tmp_path))
-    assert {name for name in changed if changed[name] != before[name]} == {"vllm"}
+def changed_files(venv, change, recorded=lambda facts: None):
+    """What drift says of an engine's files after a change; `recorded` changes what was recorded before it."""
+    facts = {"model": {}, "nccl_conf": {}}
+    old = {**facts, **engine.files_of(str(venv))}
+    recorded(old)
+    change(venv / "lib/python3.12/site-packages")
+    subject = SimpleNamespace(
+        recorded={"files": old},
+        files={**facts, **engine.files_of(str(venv))},
+        release={"model": {"path": str(venv)}, "venv": str(venv)},
+    )
+    return {one["id"]: [os.path.basename(line) for line in one["evidence"]] for one in drift.files.find(subject)}
+
+
+def byte_code(packages):
+    for folder in (packages, packages / "vllm"):
+        (folder / "__pycache__").mkdir()
+        (folder / "__pycache__/a.pyc").write_text("1")
+
+
+def another_nccl(packages):
+    (packages / "vllm/libnccl.so.2").write_text("2")
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (byte_code, {}),
+        (lambda packages: os.utime(packages / "vllm/a.py", ns=(0, 0)), {"engine.files": ["vllm (changed)"]}),
+        (lambda packages: os.utime(packages / "six.py", ns=(0, 0)), {"engine.files": ["six.py (changed)"]}),
+        (lambda packages: (packages / "six.py").unlink(), {"engine.files": ["six.py (gone)"]}),
+        (lambda packages: (packages / "evil.pth").touch(), {"engine.files": ["evil.pth (new)"]}),
+        (
+            lambda packages: (packages.parents[2] / "pyvenv.cfg").write_text("version = 3.12.10"),
+            {"engine.files": ["pyvenv.cfg (changed)"]},
+        ),
+        (
+            lambda packages: (packages / "nvidia/nccl/lib/libnccl.so.2").write_text("2"),
+            {"engine.nccl": ["libnccl.so.2 (changed)"]},
+        ),
+        (another_nccl, {"engine.nccl": ["libnccl.so.2 (new)"]}),
+    ],
+)
+def test_an_engine_changes_with_its_files_and_not_with_byte_code(venv, change, found):
+    assert changed_files(venv, change) == found
+
+
+def test_what_an_earlier_version_did_not_record_of_an_engine_is_not_new(venv):
+    def change(packages):
+        (packages / "evil.pth").touch()
+        another_nccl(packages)
+
+    assert changed_files(venv, change, lambda facts: facts.pop("single")) == {}
+
+
+def test_a_libnccl_from_outside_of_the_environment_is_known_by_what_maps_it(venv, tmp_path, monkeypatch):
+    inside, outside = str(venv / "lib/python3.12/site-packages/nvidia/nccl/lib/libnccl.so.2"), tmp_path / "libnccl.so.2"
+    outside.write_text("1")
+    mappings = [SimpleNamespace(path=path) for path in (inside, str(outside), "/usr/lib/libnccl-net.so")]
+    monkeypatch.setattr(engine.proc, "mapped", lambda pid: mappings)
+
+    def recorded(facts):
+        foreign = engine.foreign_nccl([1], facts["nccl"])
+        assert set(foreign) == {str(outside)}
+        facts["nccl"].update(foreign)
+
+    assert changed_files(venv, lambda packages: None, recorded) == {}
+    assert changed_files(venv, lambda packages: outside.write_text("2"), recorded) == {
+        "engine.nccl": ["libnccl.so.2 (changed)"]
+    }
+    assert changed_files(venv, lambda packages: outside.unlink(), recorded) == {"engine.nccl": ["libnccl.so.2 (gone)"]}
 
 
 def test_a_model_is_known_by_its_files_also_under_names_that_are_no_text(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from .. import surroundings
 from .finding import PERSON, RESTART, compared, finding
 
 _ACCEPT = "a restart through the gates takes it up and records it"
@@ -29,12 +30,19 @@ def find(subject):
         yield _changed(
             "model.files", f"files of the model in {model}", _names(old["model"], new["model"]), "restore them"
         )
-    if old["engine"] != new["engine"]:
-        venv = subject.release["venv"]
-        names = _names(old["engine"], new["engine"])
-        yield _changed("engine.files", f"packages of the engine in {venv}", names, "install the engine again")
-    if old["nccl"] != new["nccl"]:
-        yield _changed("engine.nccl", "libnccl", _names(old["nccl"], new["nccl"]), "install the engine again")
+    names = _names(old["engine"], new["engine"])
+    if "single" in old:  # else an earlier version recorded only packages
+        names += _names(old["single"], new["single"])
+    if names:
+        yield _changed(
+            "engine.files",
+            "files of the engine in {}".format(subject.release["venv"]),
+            names,
+            "install the engine again",
+        )
+    names = _names(old["nccl"], _nccl(old, new))
+    if names:
+        yield _changed("engine.nccl", "libnccl", names, "install the engine again")
     if old["nccl_conf"] != new["nccl_conf"]:
         yield finding(
             "nccl.conf",
@@ -46,6 +54,17 @@ def find(subject):
             f"undo it, or declare the values under nccl.environment, which wins over files; {_ACCEPT}",
             RESTART,
         )
+
+
+def _nccl(old, new):
+    """Every libnccl as it is now, also those that processes took from outside of the engine's environment at commit."""
+    known = {
+        path: new["nccl"].get(path) or surroundings.engine.content(path)
+        for path in old["nccl"]
+        if os.path.lexists(path)
+    }
+    # Earlier versions did not look for it in every package.
+    return {**new["nccl"], **known} if "single" in old else known
 
 
 def _changed(name, what, names, repair):

@@ -16,8 +16,7 @@ class Now:
     """Facts of this host as they are; each is read once, and only when something asks for it."""
 
     def __init__(self):
-        self.engine = lru_cache(maxsize=None)(engine.packages)
-        self.nccl = lru_cache(maxsize=None)(engine.nccl_libraries)
+        self.engine = lru_cache(maxsize=None)(engine.files_of)
 
     @cached_property
     def host(self):
@@ -63,13 +62,14 @@ def accept(service, names):
 def started_from(release, now):
     """Facts that a process takes up when it starts."""
     state = systemd.show(paths.unit_name(release["service"]))
-    return {"files": of_files(release, now), "process": of_process(state)}
+    found = of_files(release, now)
+    found["nccl"] = {**found["nccl"], **engine.foreign_nccl(systemd.pids(state["ControlGroup"]), found["nccl"])}
+    return {"files": found, "process": of_process(state)}
 
 
 def of_files(release, now):
     return {
-        "engine": now.engine(release["venv"]),
-        "nccl": now.nccl(release["venv"]),
+        **now.engine(release["venv"]),
         "model": model.files_of(release["model"]["path"]),
         "nccl_conf": nccl_conf.values(release),
     }

@@ -2,44 +2,59 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
 
+from .. import proc
+
 _NCCL = re.compile(r"libnccl\.so(\.\d+)*$")
 
 
-def packages(venv):
-    """Digest of each part of an environment: {"bin": ..., "<package in site-packages>": ...}.
+def files_of(venv):
+    """What an environment consists of: {"engine": ..., "single": ..., "nccl": ...}, from one walk.
 
-    A digest covers names, sizes and times of modification, and the content of RECORD files, which hold the digests
-    that were installed. Byte code is left out, because it is written when somebody imports a module.
+    `engine` has a digest of each folder: {"bin": ..., "<package in site-packages>": ...}. It covers names, sizes and
+    times of modification, and the content of RECORD files, which hold the digests that were installed. `single` has the
+    size and time of each file beside the packages (modules, .pth files) and of pyvenv.cfg, and `nccl` the digest of the
+    content of each libnccl, by path. Byte code is left out, because it is written when somebody imports a module.
     """
-    found = {}
-    for name, folder in _parts(venv):
-        digest = hashlib.sha256()
-        for path, entry in _files(folder):
-            state = entry.stat(follow_symlinks=False)
-            digest.update(f"{path}\0{state.st_size}\0{state.st_mtime_ns}\n".encode("utf-8", "surrogateescape"))
-            if entry.name == "RECORD":
-                digest.update(_content(entry.path).encode())
-        found[name.encode("utf-8", "backslashreplace").decode()] = digest.hexdigest()
+    found = {"engine": {}, "single": {}, "nccl": {}}
+    for name, path in _parts(venv):
+        name = name.encode("utf-8", "backslashreplace").decode()
+        if os.path.isdir(path):
+            found["engine"][name] = _digest(path, found["nccl"])
+        else:
+            with contextlib.suppress(OSError):  # it went away
+                state = os.lstat(path)
+                found["single"][name] = [state.st_size, state.st_mtime_ns]
     return found
 
 
-def nccl_libraries(venv):
-    """Content digest of every libnccl of an environment, by path."""
-    found = {}
-    for name, folder in _parts(venv):
-        if name == "nvidia" or "nccl" in name:
-            for path, entry in _files(folder, wanted=_NCCL.search):
-                found[os.path.join(folder, path)] = _content(entry.path)
-    return found
+def foreign_nccl(pids, known):
+    """Content digest of every libnccl that processes map and that is none of the known paths, by path."""
+    paths = {mapping.path for pid in pids for mapping in proc.mapped(pid) if _NCCL.search(mapping.path)}
+    return {path: content(path) for path in sorted(paths - {os.path.realpath(path) for path in known})}
+
+
+def _digest(folder, nccl):
+    """Digest of a folder without its libnccl, whose contents go to `nccl`."""
+    digest = hashlib.sha256()
+    for short, entry in _files(folder):
+        if _NCCL.search(entry.name):
+            nccl[entry.path] = content(entry.path)
+            continue
+        state = entry.stat(follow_symlinks=False)
+        digest.update(f"{short}\0{state.st_size}\0{state.st_mtime_ns}\n".encode("utf-8", "surrogateescape"))
+        if entry.name == "RECORD":
+            digest.update(content(entry.path).encode())
+    return digest.hexdigest()
 
 
 def _parts(venv):
     """(name, folder or file) of what an environment consists of."""
-    parts = [("bin", os.path.join(venv, "bin"))]
+    parts = [(name, os.path.join(venv, name)) for name in ("bin", "pyvenv.cfg")]
     for library in ("lib", "lib64"):
         top = os.path.join(venv, library)
         if os.path.islink(top) or not os.path.isdir(top):
@@ -48,11 +63,11 @@ def _parts(venv):
             packages_folder = os.path.join(top, python, "site-packages")
             if os.path.isdir(packages_folder):
                 parts += [(name, os.path.join(packages_folder, name)) for name in sorted(os.listdir(packages_folder))]
-    return [(name, path) for name, path in parts if os.path.isdir(path) and name != "__pycache__"]
+    return [(name, path) for name, path in parts if name != "__pycache__"]
 
 
-def _files(folder, wanted=lambda name: not name.endswith(".pyc") and not _NCCL.search(name)):
-    """(path relative to the folder, directory entry) of the wanted files below a folder, in a fixed order."""
+def _files(folder):
+    """(path relative to the folder, directory entry) of the files below a folder, in a fixed order."""
     pending = [("", folder)]
     while pending:
         prefix, current = pending.pop()
@@ -64,11 +79,12 @@ def _files(folder, wanted=lambda name: not name.endswith(".pyc") and not _NCCL.s
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 pending.append((prefix + entry.name + "/", entry.path))
-            elif wanted(entry.name):
+            elif not entry.name.endswith(".pyc"):
                 yield prefix + entry.name, entry
 
 
-def _content(path):
+def content(path):
+    """Digest of a file's content."""
     digest = hashlib.sha256()
     try:
         with open(path, "rb") as stream:
