@@ -108,8 +108,9 @@ TABLE = (
         evidence="MemoryMax=6"),
     row("tasks limited until the next boot", "systemctl set-property --runtime kimi TasksMax=5000", "unit.drop_in",
         evidence="TasksMax=5000"),
-    row("drop-in with a secret", drop_in("/etc/systemd/system", "[Service]\\nEnvironment=MY_API_KEY=canary\\n"),
-        "unit.drop_in", evidence="MY_API_KEY=(not shown)"),
+    row("drop-in with secrets", drop_in("/etc/systemd/system", "[Service]\\n"
+        "Environment=\"MY_TOKEN=a canary\" WANDB_KEY=canary HTTP_PROXY=http://me:canary@proxy\\n"),
+        "unit.drop_in", evidence='"MY_TOKEN=(not shown)" WANDB_KEY=(not shown) HTTP_PROXY=http://(not shown)@proxy'),
     row("drop-in in force", drop_in("/etc/systemd/system", "[Service]\\nEnvironment=OMP_NUM_THREADS=3\\n")
         + f" && {RELOAD} && systemctl restart kimi", "unit.drop_in", "process.environment",
         evidence="environment.OMP_NUM_THREADS: declared None", restarts=True, by_itself=True),
@@ -229,6 +230,10 @@ TABLE = (
     # The service and its claim.
     row("stopped", "systemctl stop kimi", "service.down", evidence="ActiveState=inactive", restarts=True,
         by_itself=True),
+    row("stranger with a secret on its port", "systemctl stop kimi && systemd-run --quiet --unit stranger"
+        " python3 -c 'import http.server as h;h.test(port=30000)' --api-key canary && until ss -Hltn"
+        " 'sport = 30000' | grep -q .; do sleep 0.1; done", "service.down", "claim.port",
+        evidence="--api-key (not shown)", restarts=True, by_itself=True, by_hand="systemctl stop stranger"),
     row("killed, with a stranger on its port", "systemctl stop kimi && systemd-run --quiet --unit stranger"
         " python3 -m http.server 30000 --bind 127.0.0.1 && until ss -Hltn 'sport = 30000' | grep -q .; do sleep 0.1;"
         " done; systemctl start kimi; until [ $(systemctl show kimi -p NRestarts --value) -gt 0 ]; do sleep 0.1; done",

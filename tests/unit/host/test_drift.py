@@ -363,17 +363,12 @@ def test_a_weight_is_recorded_also_where_the_controller_is_not_in_use(tmp_path, 
     }
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("Environment=HF_TOKEN=abc", "Environment=HF_TOKEN=(not shown)"),
-        ("--api-key abc --port 1", "--api-key (not shown) --port 1"),
-        ("VLLM_API_KEY=abc", "VLLM_API_KEY=(not shown)"),
-        ("NCCL_ALGO=Ring", "NCCL_ALGO=Ring"),
-    ],
-)
-def test_secrets_are_not_shown(text, shown):
-    assert finding.shown(text) == shown
+def test_of_secrets_evidence_shows_no_value_and_the_message_all_words():
+    message = "the running process has other values of HF_TOKEN than the release"
+    found = finding.finding("x", message, ["Environment=HF_TOKEN=canary"], "so", "do", finding.UNDO)
+    assert (found["message"], found["evidence"]) == (message, ["Environment=HF_TOKEN=(not shown)"])
+    field = {"field": "environment.MY_KEY", "declared": "canary", "running": None}
+    assert list(drift.process._lines(field)) == ["environment.MY_KEY: declared (not shown), running None"]
 
 
 def test_every_finding_of_the_page_has_a_mutation():

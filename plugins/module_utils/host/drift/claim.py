@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .. import ports, proc
+from .. import masks, ports, proc
 from .finding import PERSON, finding
 
 
@@ -13,7 +13,7 @@ def find(subject):
     holders = ports.holders(listen["host"], listen["port"])
     strangers = [pid for pid in holders if pid == 0 or proc.unit(pid) != subject.unit]
     if strangers:
-        who = [proc.describe(pid) if pid else "a process that cannot be seen" for pid in strangers]
+        who = [_described(pid) if pid else "a process that cannot be seen" for pid in strangers]
         yield finding(
             "claim.port",
             "port {} is held by {}".format(listen["port"], ", ".join(who)),
@@ -22,6 +22,10 @@ def find(subject):
             "end that process, or give it another port",
             PERSON,
         )
+
+
+def _described(pid):
+    return masks.shown(proc.describe(pid))  # its command line may hold a secret
 
 
 def _gpus(subject):
@@ -48,7 +52,7 @@ def _gpus(subject):
         )
     wanted = {known[index]["uuid"]: index for index in subject.release["gpus"] if index in known}
     strangers = [
-        f"GPU {wanted[uuid]}: {used} MiB by {proc.describe(pid)}"
+        f"GPU {wanted[uuid]}: {used} MiB by {_described(pid)}"
         for pid, uuid, used in clients
         if uuid in wanted and proc.unit(pid) != subject.unit
     ]

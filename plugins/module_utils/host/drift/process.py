@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-from .. import ports, proc, quoting, releases, surroundings, systemd, truth
+from .. import masks, ports, proc, quoting, releases, surroundings, systemd, truth
 from . import control_group
 from .finding import RESTART, finding
 
@@ -66,10 +66,14 @@ _WORDS = {"argv": "arguments", "environment": "environment variables", "user": "
 
 def _lines(field):
     where = " (pid %d, %s)" % (field["pid"], field["process"]) if "pid" in field else ""
-    if field["field"] != "argv":
-        yield "{}{}: declared {}, running {}".format(field["field"], where, field["declared"], field["running"])
-        return
     declared, running = field["declared"], field["running"] or []
+    if field["field"] != "argv":
+        values = (
+            masks.HIDDEN if value not in (None, "(secret)") and masks.named(field["field"], value) else value
+            for value in (declared, field["running"])
+        )
+        yield "{}{}: declared {}, running {}".format(field["field"], where, *values)
+        return
     yield "only declared: {}".format(" ".join(word for word in declared if word not in running) or "nothing")
     yield "only running: {}".format(" ".join(word for word in running if word not in declared) or "nothing")
 
