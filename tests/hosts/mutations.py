@@ -167,8 +167,8 @@ TABLE = (
         " then mkdir -p cpu/system.slice/kimi.service && echo 2048 > cpu/system.slice/kimi.service/cpu.shares;"
         " else echo +cpu > system.slice/cgroup.subtree_control && echo 200 > system.slice/kimi.service/cpu.weight; fi",
         "process.control_group", evidence="cpu."),
-    row("library replaced", replaced("/usr/lib/x86_64-linux-gnu/libz.so.1.2.13"), "process.libraries",
-        evidence="libz.so.1.2.13", restarts=True),
+    row("library replaced", replaced("/usr/lib/x86_64-linux-gnu/libz.so.1.2.13k"), "process.libraries",
+        evidence="libz.so.1.2.13k", restarts=True),
     row("interpreter replaced", replaced("/usr/bin/python3.11"), "process.libraries", evidence="/usr/bin/python3.11",
         restarts=True),
     # Files that the process was started from.

@@ -44,6 +44,11 @@ def boot(testbed, simulator):
         struct.pack_into("<IHH", space, 0x100, 0x0001000D, 0x7F, 0)
         (root / "root/config").write_bytes(space)
         (root / "etc/token").write_text("canary\n")
+        # As OpenSSL's libraries: libcrypto.so.1.1.1k.
+        library = root / "usr/lib/x86_64-linux-gnu/libz.so.1"
+        library.with_name("libz.so.1.2.13").rename(library.with_name("libz.so.1.2.13k"))
+        library.unlink()
+        library.symlink_to("libz.so.1.2.13k")
 
     def boot():
         while hosts:

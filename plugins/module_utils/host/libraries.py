@@ -9,7 +9,7 @@ from . import proc
 
 # Libraries that an engine's environment brings itself: one from elsewhere is another version than the declared.
 _OWN = re.compile(r"^lib(nccl|torch|torch_cuda|c10|c10_cuda)(-[\w.]+)?\.so(\.[\d.]+)?$")
-_LIBRARY = re.compile(r"\.so(\.[\d.]+)?$")
+LIBRARY = re.compile(r"\.so(\.[\w.]+)?$")  # versions have letters, too: libcrypto.so.1.1.1k
 # Variables that tell a process where to take libraries from.
 _NAMES_LIBRARIES = re.compile(r"^LD_|_SO_|_PLUGIN|LIBRARY|^PYTHON")
 # Where a process maps files that are no libraries of its engine, or that it made itself.
@@ -21,7 +21,7 @@ def mapped(pid):
     libraries = [
         mapping
         for mapping in proc.mapped(pid)
-        if _LIBRARY.search(mapping.path) and not mapping.path.startswith(_NOT_FILES)
+        if LIBRARY.search(mapping.path) and not mapping.path.startswith(_NOT_FILES)
     ]
     return tuple({one.path for one in libraries if one.deleted is gone} for gone in (False, True))
 

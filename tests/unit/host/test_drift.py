@@ -92,7 +92,13 @@ def test_a_service_that_ends_by_itself_is_told_from_one_that_is_started_or_stopp
         "ExecMainStatus": 1,
         "Result": "exit-code",
     }
-    assert [one["id"] for one in drift.state.find(subject)] == found
+    told = list(drift.state.find(subject))
+    assert [one["id"] for one in told] == found
+    subject.state["ExecMainCode"] = 0
+    again = [one["message"] for one in drift.state.find(subject)]
+    if found == ["service.down"]:
+        assert told[0]["message"] == f"kimi is down: {active}, exit code 1 (exit-code)"
+        assert again == [f"kimi is down: {active} (exit-code)"]
 
 
 @pytest.mark.parametrize(
@@ -264,7 +270,7 @@ def test_a_model_is_known_by_its_files_also_under_names_that_are_no_text(tmp_pat
 
 
 def test_the_kernel_s_image_is_no_parameter():
-    text = "BOOT_IMAGE=/vmlinuz-6.1.0-30 root=UUID=1 iommu=pt initrd=\\initrd.img\n"
+    text = "BOOT_IMAGE=/vmlinuz-6.1.0-30 root=UUID=1 iommu=pt initrd=\\initrd.img ostree=/ostree/boot.1/a/0\n"
     assert host.command_line(text) == ["root=UUID=1", "iommu=pt"]
 
 
@@ -320,6 +326,39 @@ def test_memory_that_may_be_locked_is_compared_in_every_process(monkeypatch, lim
     monkeypatch.setattr(truth.proc, "limits", limits.get)
     monkeypatch.setattr(truth.proc, "uid", lambda pid: None)
     assert [field["running"] for field in truth._rights(rendered(), 2)] == ([limit] if found else [])
+
+
+HOST = {
+    "command_line": ["quiet", "iommu=pt", "hugepages=2", "hugepages=2"],
+    "driver": {"module": "580", "library": "580"},
+    "iommu": {"groups": True, "types": ["identity"]},
+    "acs": {"0000:40:01.1": 0},
+    "sysctl": {"vm.swappiness": "60"},
+    "logind": {},
+    "manager_environment": {},
+}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "found"),
+    [
+        ({}, {"command_line": ["iommu=pt", "hugepages=2", "quiet", "hugepages=2"]}, []),
+        ({}, {"command_line": ["quiet", "iommu=pt", "hugepages=2"]}, ["gone: hugepages=2"]),
+        ({"command_line": [*HOST["command_line"], "ostree=/ostree/boot.1/a/0"]}, {}, []),  # by an earlier version
+        ({"iommu": {"groups": 61, "types": ["identity"]}}, {}, []),  # the same
+        ({"iommu": {"groups": 0, "types": []}}, {}, ["groups: False -> True", "types: [] -> ['identity']"]),
+        ({}, {"iommu": {"groups": True, "types": ["DMA"]}}, ["types: ['identity'] -> ['DMA']"]),
+        ({}, {"acs": {"0000:40:01.1": 0, "0000:80:01.1": 4}}, []),
+        ({}, {"acs": {}}, []),
+        ({}, {"acs": {"0000:40:01.1": 4}}, ["0000:40:01.1: 0x0000 -> 0x0004"]),
+        ({"sysctl": {"vm.swappiness": "60", "kernel.threads-max": "4125283"}}, {}, []),  # by an earlier version
+        ({}, {"sysctl": {"vm.swappiness": "60", "vm.new": "1"}}, []),
+        ({}, {"sysctl": {"vm.swappiness": "1"}}, ["vm.swappiness: 60 -> 1"]),
+    ],
+)
+def test_a_host_differs_in_what_a_boot_does_not_change_by_itself(before, after, found):
+    subject = SimpleNamespace(recorded={"host": {**HOST, **before}}, host=SimpleNamespace(host={**HOST, **after}))
+    assert [line for one in drift.host.find(subject) for line in one["evidence"]] == found
 
 
 V2, CPUSET = "/sys/fs/cgroup/system.slice", "/sys/fs/cgroup/cpuset/system.slice"

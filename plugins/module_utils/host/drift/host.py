@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from .. import surroundings
 from ..commands import run
 from ..errors import HostError
@@ -15,23 +17,27 @@ def find(subject):
     if old is None:
         return
     new = subject.host.host
-    if old["command_line"] != new["command_line"]:
-        lines = [f"gone: {word}" for word in old["command_line"] if word not in new["command_line"]]
-        lines += [f"new: {word}" for word in new["command_line"] if word not in old["command_line"]]
+    # Earlier versions recorded more of the command line, more settings of the kernel, and the number of IOMMU groups.
+    before, after = (Counter(surroundings.host.command_line(" ".join(f["command_line"]))) for f in (old, new))
+    if before != after:
+        lines = [f"gone: {word}" for word in (before - after).elements()]
+        lines += [f"new: {word}" for word in (after - before).elements()]
         message = "the kernel was started with other parameters"
         yield _proven("host.command_line", message, lines, "boot with the old ones")
     yield from _driver(old["driver"], new["driver"])
-    if old["iommu"] != new["iommu"]:
-        message = "the IOMMU works in another way"
-        yield _proven("host.iommu", message, compared(old["iommu"], new["iommu"]), "boot as before")
-    if old["acs"] != new["acs"]:
-        lines = compared(*({name: f"{value:#06x}" for name, value in found["acs"].items()} for found in (old, new)))
+    lines = compared({**old["iommu"], "groups": bool(old["iommu"]["groups"])}, new["iommu"])
+    if lines:
+        yield _proven("host.iommu", "the IOMMU works in another way", lines, "boot as before")
+    # A bridge comes and goes with what is plugged in.
+    lines = compared(*({name: f"{value:#06x}" for name, value in f.items()} for f in _in_both(old["acs"], new["acs"])))
+    if lines:
         yield _proven("host.acs", "ACS of PCI bridges has changed", lines, "set it as it was, with setpci or a boot")
-    if old["sysctl"] != new["sysctl"]:
+    settings = _in_both(old["sysctl"], new["sysctl"])  # kernels come to know and forget them
+    if _differing(*settings):
         yield finding(
             "host.sysctl",
-            "settings of the kernel have changed: {}".format(", ".join(_differing(old["sysctl"], new["sysctl"]))),
-            compared(old["sysctl"], new["sysctl"]),
+            "settings of the kernel have changed: {}".format(", ".join(_differing(*settings))),
+            compared(*settings),
             "the service may not start again, or be slower",
             "write the old values back; look for who sets them in /etc/sysctl.d, too",
             UNDO,
@@ -93,12 +99,17 @@ def _differing(old, new):
     return [name for name in sorted({*old, *new}) if old.get(name) != new.get(name)]
 
 
+def _in_both(old, new):
+    """Two mappings without the names that only one of them has."""
+    return tuple({name: every[name] for name in every if name in old and name in new} for every in (old, new))
+
+
 def undo_sysctl(subject):
-    old = subject.recorded["host"]["sysctl"]
-    for name in _differing(old, surroundings.host.sysctls()):
+    old, new = _in_both(subject.recorded["host"]["sysctl"], surroundings.host.sysctls())
+    for name in _differing(old, new):
         try:
             with open(surroundings.host.sysctl_path(name), "w") as stream:
-                stream.write(old.get(name, "") + "\n")
+                stream.write(old[name] + "\n")
         except OSError as error:
             raise HostError(f"cannot set {name}: {error.strerror}") from None
 

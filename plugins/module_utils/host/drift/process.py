@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 
-from .. import masks, ports, proc, quoting, releases, surroundings, systemd, truth
+from .. import libraries, masks, ports, proc, quoting, releases, surroundings, systemd, truth
 from . import control_group
 from .finding import RESTART, finding
 
 _RESTART = "restart the committed release through its gates"
-_LIBRARY = re.compile(r"\.so(\.[\d.]+)?$")
 _NOT_FILES = ("/dev/", "/memfd:", "/tmp/", "/SYSV", "/run/", "/proc/", "/[")
 
 
@@ -105,7 +103,7 @@ def _libraries(subject):
         for path in {mapping.path for mapping in proc.mapped(pid) if mapping.deleted}:
             path = path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
             if not path.startswith((*_NOT_FILES, subject.release["cache"] + "/")) and (
-                _LIBRARY.search(path) or path == _program(pid)
+                libraries.LIBRARY.search(path) or path == _program(pid)
             ):
                 gone.setdefault(path, []).append(pid)
     if gone:

@@ -10,11 +10,11 @@ def find(subject):
     state = subject.state
     if systemd.active(state) or subject.changing:
         return
-    ended = ready.ending(state)
-    if state["ActiveState"] in ("activating", "deactivating"):
+    active, ended = state["ActiveState"], ready.ending(state)
+    if active in ("activating", "deactivating"):
         name, message = "service.restarting", f"ends by itself: {state['NRestarts']} restarts, last {ended}"
     else:
-        name, message = "service.down", f"is down: {state['ActiveState']}, {ended}"
+        name, message = "service.down", "is down: " + (ended if ended.startswith(active) else f"{active}, {ended}")
     yield finding(
         name,
         f"{subject.service} {message}",

@@ -11,24 +11,22 @@ from .. import drop_ins, files
 from ..commands import run
 from . import pci
 
-# Settings of the kernel that have decided whether engines start, and how fast they are.
+# Settings of the kernel that have decided whether engines start, and how fast they are. Not those that it computes from
+# the free memory of each boot (fs.file-max, kernel.threads-max, vm.min_free_kbytes).
 SYSCTLS = (
     "fs.aio-max-nr",
-    "fs.file-max",
     "fs.nr_open",
     "kernel.numa_balancing",
     "kernel.pid_max",
     "kernel.shmall",
     "kernel.shmmax",
     "kernel.shmmni",
-    "kernel.threads-max",
     "kernel.yama.ptrace_scope",
     "net.core.somaxconn",
     "net.ipv4.ip_local_port_range",
     "net.ipv4.ip_local_reserved_ports",
     "vm.compaction_proactiveness",
     "vm.max_map_count",
-    "vm.min_free_kbytes",
     "vm.nr_hugepages",
     "vm.overcommit_memory",
     "vm.overcommit_ratio",
@@ -56,8 +54,8 @@ def facts():
 
 
 def command_line(text):
-    """Parameters of the kernel, without those that name the image, which change with every update of the kernel."""
-    return [word for word in text.split() if not word.startswith(("BOOT_IMAGE=", "initrd="))]
+    """Parameters of the kernel, without those that name what is booted, which change with every update of it."""
+    return [word for word in text.split() if not word.startswith(("BOOT_IMAGE=", "initrd=", "ostree="))]
 
 
 def driver():
@@ -71,9 +69,12 @@ def driver():
 
 
 def iommu():
-    """How many IOMMU groups there are, and the kinds of translation they use."""
+    """Whether there are IOMMU groups, and the kinds of translation they use.
+
+    Not how many: there are more with each device that is plugged in. (Earlier versions recorded the number.)
+    """
     kinds = {_text(path).strip() for path in glob.glob("/sys/kernel/iommu_groups/*/type")}
-    return {"groups": len(glob.glob("/sys/kernel/iommu_groups/*")), "types": sorted(kinds)}
+    return {"groups": bool(glob.glob("/sys/kernel/iommu_groups/*")), "types": sorted(kinds)}
 
 
 def sysctl_path(name):
