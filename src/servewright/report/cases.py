@@ -19,7 +19,8 @@ BAD: tuple[Outcome, ...] = ("failed", "error")
 
 @dataclass(frozen=True)
 class Case:
-    """One thing that was looked at. `kind` says what it is, `detail` holds evidence and repair, several lines."""
+    """One thing that was looked at. `kind` says what it is, `detail` holds evidence, consequence and repair, several
+    lines."""
 
     kind: str
     name: str
@@ -57,10 +58,15 @@ def suites(result: RunResult) -> list[Suite]:
 
 
 def evidence(item: dict[str, Any]) -> str:
-    """Evidence and repair of a gate, check or finding, as text."""
+    """Evidence, consequence and repair of a gate, check or finding, as text."""
     found = item.get("evidence")
     lines = [json.dumps(found, indent=2, ensure_ascii=False)] if found else []
-    return "\n".join([*lines, *([f"repair: {item['repair']}"] if item.get("repair") else [])])
+    if item.get("consequence"):
+        lines += [f"consequence: {item['consequence']}"]
+    if item.get("repair"):
+        restart = f" (needs {'a' if item['needs_restart'] else 'no'} restart)" if "needs_restart" in item else ""
+        lines += [f"repair: {item['repair']}{restart}"]
+    return "\n".join(lines)
 
 
 def _of_run(result: RunResult) -> Iterator[Case]:

@@ -15,6 +15,7 @@ from servewright.report.style import clean, duration
 
 _LOG_LINES = 50
 _VALUE = 200
+_TO_READ = ("consequence:", "repair:", "hint:")  # of a case's detail; evidence is for the page and JUnit
 # Characters with a meaning in Markdown or HTML, and @, which would call a person.
 _SPECIAL = re.compile(r"[\\`*\[\]<>&|~#@]|(?<!\w)_|_(?!\w)")
 
@@ -68,7 +69,7 @@ def _cases(cases: Iterable[Case]) -> Iterator[str]:
     for case in cases:
         place = f" ({code(f'{case.file}:{case.line}')})" if case.file else ""
         yield f"- **{prose(case.kind)} {prose(case.name)}**: {prose(case.message)}{place}"
-        yield from (f"  - {prose(line)}" for line in case.detail.splitlines() if line.startswith(("repair:", "hint:")))
+        yield from (f"  - {prose(line)}" for line in case.detail.splitlines() if line.startswith(_TO_READ))
     yield ""
 
 

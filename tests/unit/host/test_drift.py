@@ -410,6 +410,12 @@ def test_of_secrets_evidence_shows_no_value_and_the_message_all_words():
     assert list(drift.process._lines(field)) == ["environment.MY_KEY: declared (not shown), running None"]
 
 
+def test_evidence_that_is_left_out_is_counted():
+    lines = [str(number) for number in range(1002)]
+    assert finding.finding("x", "", lines[:1000], "", "", finding.UNDO)["evidence"] == lines[:1000]
+    assert finding.finding("x", "", lines, "", "", finding.UNDO)["evidence"] == [*lines[:1000], "and 2 more"]
+
+
 def test_every_finding_of_the_page_has_a_mutation():
     page = (Path(__file__).parents[3] / "docs/drift.md").read_text()
     rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]

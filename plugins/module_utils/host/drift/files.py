@@ -8,7 +8,6 @@ from .. import surroundings
 from .finding import PERSON, RESTART, compared, finding
 
 _ACCEPT = "a restart through the gates takes it up and records it"
-_MOST = 20
 
 
 def find(subject):
@@ -71,7 +70,7 @@ def _changed(name, what, names, repair):
     return finding(
         name,
         "{} changed: {}".format(what, ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")),
-        names[:_MOST],
+        names,
         "the next start does not run what was verified",
         f"{repair}; or, when the change is wanted, {_ACCEPT}",
         RESTART,

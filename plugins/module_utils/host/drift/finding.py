@@ -9,16 +9,20 @@ from .. import masks
 UNDO, GATES, RESTART, PERSON = "undo", "gates", "restart", "person"
 
 
+_MOST = 1000  # pieces of evidence; a report holds them several times
+
+
 def finding(name, message, evidence, consequence, repair, mended_by):
     """One finding as plain data. `evidence` is a list of lines; `message` says the same in one, for a table.
 
     Evidence quotes text of others, so what looks like a secret in it is not shown: findings go to terminals, logs and
     metrics. The message is our own.
     """
+    more = [f"and {len(evidence) - _MOST} more"] if len(evidence) > _MOST else []
     return {
         "id": name,
         "message": message,
-        "evidence": [masks.shown(line) for line in evidence],
+        "evidence": [masks.shown(line) for line in evidence[:_MOST]] + more,
         "consequence": consequence,
         "repair": repair,
         "mended_by": mended_by,

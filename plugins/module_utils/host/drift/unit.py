@@ -10,7 +10,6 @@ from .. import drop_ins, files, paths, releases, systemd
 from . import set_aside
 from .finding import UNDO, finding
 
-_LINES = 20
 # Folders whose units hide ours.
 _STRONGER = drop_ins.FOLDERS[: drop_ins.FOLDERS.index(paths.UNITS)]
 
@@ -58,7 +57,7 @@ def _file(subject):
         message, evidence = f"{path} is missing", []
     elif text != wanted:
         lines = difflib.unified_diff(wanted.splitlines(), text.splitlines(), "released", "on disk", "", "", 0, "")
-        evidence = [line for line in lines if not line.startswith("@@")][2 : _LINES + 2]
+        evidence = [line for line in lines if not line.startswith("@@")][2:]
         message = f"{path} was edited" if text else f"{path} is empty, which masks the unit"
     elif os.path.islink(path):
         message, evidence = f"{path} is a link", [f"{path} -> {os.readlink(path)}"]
