@@ -227,6 +227,8 @@ TABLE = (
         "host.manager_environment", evidence="NCCL_DEBUG_FILE: new"),
     row("timer of the watch disabled", "systemctl disable --quiet --now servewright-watch-kimi.timer", "watch.timer",
         evidence="not enabled"),
+    row("timer of the watch edited", "sed -i s/86400/864000/ /etc/systemd/system/servewright-watch-kimi.timer",
+        "watch.timer", evidence="servewright-watch-kimi.timer (edited)"),
     # The service and its claim.
     row("stopped", "systemctl stop kimi", "service.down", evidence="ActiveState=inactive", restarts=True,
         by_itself=True),
@@ -252,6 +254,8 @@ TABLE = (
     row("record of the commit lost", "mv /var/lib/servewright/kimi/committed.json /root/", "release.damaged",
         evidence="committed.json is missing", by_hand="mv /root/committed.json /var/lib/servewright/kimi/"),
     row("library removed", "rm /usr/local/lib/servewright/host.pyz", "host.library"),
+    row("library of somebody else", "python3 -m zipfile -c /usr/local/lib/servewright/host.pyz /etc/hostname",
+        "host.library"),
     row("recovery not enabled", "systemctl disable servewright-recover.service", "host.recovery"),
     row("recovery edited", "echo >> /etc/systemd/system/servewright-recover.service", "host.recovery"),
 )

@@ -145,3 +145,22 @@ def test_what_is_moved_aside_is_kept_under_its_old_path(library):
     kept = library.host.run(f"cat {aside} {aside}.2; readlink {aside}.3; stat -c %a {aside}").stdout
     assert kept == "# one\n# two\n/dev/null\n640\n"
     assert library.host.run(f"ls $(dirname {path})", check=False).returncode != 0
+
+
+def test_what_another_version_has_written_is_no_drift(library, monkeypatch):
+    monkeypatch.setattr(library, "path", "/root/another")
+    library.host.run(
+        "cp /usr/local/lib/servewright/host.pyz /root/a.zip && rm -rf /root/another"
+        " && python3 -m zipfile -e /root/a.zip /root/another && cd /root/another/servewright_host"
+        " && sed -i 's/# Written by servewright./# Written by another servewright./' library.py timers.py"
+    )
+    assert look(library)["findings"] == []
+    # A version that kept no record of what it wrote.
+    library.host.run("rm /var/lib/servewright/.installed.json /var/lib/servewright/kimi/watch.json")
+    assert look(library)["findings"] == []
+    library.host.run("systemctl stop servewright-watch-kimi.timer; rm /etc/systemd/system/servewright-recover.service")
+    assert ids(look(library)) == {"watch.timer", "host.recovery"}
+    assert repair(library)["verdict"] == "mended"
+    assert "another" in library.host.run("cat /etc/systemd/system/servewright-watch-kimi.timer").stdout
+    monkeypatch.undo()
+    assert look(library)["findings"] == []

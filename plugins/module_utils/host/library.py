@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import marshal
 import os
@@ -11,6 +12,7 @@ import zipfile
 from importlib.util import MAGIC_NUMBER, source_hash
 
 from . import files, paths, systemd
+from .errors import DamagedError
 
 _NAME = "servewright_host"
 _MAIN = f"from {_NAME}.main import main\nmain()\n"
@@ -113,4 +115,37 @@ def install():
     if reload_needed:
         systemd.enable(paths.RECOVER_UNIT)
         systemd.daemon_reload()
+    there = {path: _digest(path) for path in _paths()}
+    if _recorded() != there:
+        files.write_sealed(paths.installed(), {"files": there})
     return changed or reload_needed
+
+
+def edited():
+    """What install() has put on the host and that is not so any more: {"<path>": "missing" or "edited"}.
+
+    Compared is with what was written, and not with what this version would write: another one may have. Versions that
+    kept no record of it wrote what is there.
+    """
+    known, found = _recorded(), {}
+    for path in _paths():
+        digest = _digest(path)
+        if digest is None or digest != known.get(path, digest):
+            found[path] = "edited" if digest else "missing"
+    return found
+
+
+def _paths():
+    return [paths.HOST_PYZ, *(f"{paths.UNITS}/{name}" for name in RECOVER_UNITS)]
+
+
+def _digest(path):
+    data = files.read_bytes(path)
+    return None if data is None else hashlib.sha256(data).hexdigest()
+
+
+def _recorded():
+    try:
+        return (files.read_sealed(paths.installed()) or {"files": {}})["files"]
+    except DamagedError:
+        return {}

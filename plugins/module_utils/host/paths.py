@@ -17,6 +17,11 @@ RECOVER_UNIT = "servewright-recover.service"
 SERVICE_VARIABLE = "SERVEWRIGHT_SERVICE"  # in the environment of each engine: its processes are known by it
 
 
+def installed():
+    """Digests of what servewright has put on the host for all services."""
+    return os.path.join(VAR, ".installed.json")
+
+
 def unit_name(service):
     return service + ".service"
 

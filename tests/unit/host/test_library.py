@@ -7,6 +7,7 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -74,7 +75,7 @@ def test_what_is_packed_from_the_zipapp_is_the_same(packed):
 
 
 @pytest.mark.parametrize("damage", ["missing", "not a zip", "another source", "another interpreter", "no"])
-def test_what_is_not_as_it_should_be_is_written_again(packed, monkeypatch, damage):
+def test_what_is_not_as_it_should_be_is_written_again(packed, root, monkeypatch, damage):
     monkeypatch.setattr(paths, "HOST_PYZ", str(packed))
     monkeypatch.setattr(files, "reserve", lambda: None)
     monkeypatch.setattr(library, "RECOVER_UNITS", {})
@@ -89,3 +90,21 @@ def test_what_is_not_as_it_should_be_is_written_again(packed, monkeypatch, damag
     assert library.install() == (damage != "no")
     assert library.install() is False
     assert look(packed) == ["0", "None"]
+
+
+def test_what_was_edited_is_told_from_what_another_version_wrote(packed, root, monkeypatch):
+    monkeypatch.setattr(paths, "HOST_PYZ", str(packed))
+    monkeypatch.setattr(files, "reserve", lambda: None)
+    monkeypatch.setattr(library, "systemd", SimpleNamespace(enable=lambda unit: None, daemon_reload=lambda: None))
+    units = [f"{paths.UNITS}/{name}" for name in library.RECOVER_UNITS]
+    assert library.edited() == dict.fromkeys(units, "missing")
+    library.install()
+    assert library.edited() == {}
+
+    monkeypatch.setattr(library, "RECOVER_UNITS", dict.fromkeys(library.RECOVER_UNITS, "another"))
+    assert library.edited() == {}
+    files.write(units[0], "edited")
+    files.write(str(packed), b"replaced")
+    assert library.edited() == {str(packed): "edited", units[0]: "edited"}
+    files.write(paths.installed(), "damaged, or of a version that kept none")
+    assert library.edited() == {}

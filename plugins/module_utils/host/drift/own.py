@@ -32,20 +32,18 @@ def find(subject):
             f"chown root:root and chmod 0600 {environment}; give the service new secrets",
             UNDO,
         )
-    if not zipfile.is_zipfile(paths.HOST_PYZ):
+    edited = library.edited()
+    state = edited.pop(paths.HOST_PYZ, None) or (None if zipfile.is_zipfile(paths.HOST_PYZ) else "damaged")
+    if state:
         yield finding(
             "host.library",
-            f"{paths.HOST_PYZ} is missing or damaged",
+            f"{paths.HOST_PYZ} is {state}",
             [paths.HOST_PYZ],
-            "no service of this host can be started again: its unit calls it first",
+            "no service of this host may start again, or stop as it should: its unit calls it",
             "install it again",
             UNDO,
         )
-    broken = [
-        name
-        for name, text in library.RECOVER_UNITS.items()
-        if files.read_bytes(os.path.join(paths.UNITS, name)) != text.encode()
-    ]
+    broken = [f"{os.path.basename(path)} ({word})" for path, word in edited.items()]
     if not broken and systemd.show(paths.RECOVER_UNIT)["UnitFileState"] != "enabled":
         broken = [f"{paths.RECOVER_UNIT} (not enabled)"]
     if broken:
@@ -58,7 +56,7 @@ def find(subject):
             UNDO,
         )
 
-    differing = timers.differing(timer.units(subject.release))
+    differing = timers.differing(timer.written(subject.release))
     if differing:
         yield finding(
             "watch.timer",
@@ -85,7 +83,7 @@ def restore_permissions(subject):
 
 
 def restore_timer(subject):
-    timers.apply(timer.units(subject.release))
+    timer.put(subject.release)
 
 
 def install(subject):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from .. import timers
+import os
+
+from .. import files, paths, timers
+from ..errors import DamagedError
 from . import history
 
 
@@ -15,9 +18,36 @@ def units(release):
     return timers.units(name, f"Look whether {service} answers", command, when)
 
 
-def adopt(release):
-    """Bring timer and history to what a release declares that has just passed its gates. Raises HostError."""
+def written(release):
+    """The units as the version that wrote them made them. One that kept no record of it wrote what is there."""
+    known = _recorded(release["service"])
+    return {name: text and (known.get(name) or _there(name) or text) for name, text in units(release).items()}
+
+
+def put(release):
+    """Bring the timer to what a release declares, and keep what was written. Raises HostError."""
     wanted = units(release)
     if timers.differing(wanted):
         timers.apply(wanted)
+    files.write_sealed(_record(release["service"]), wanted)
+
+
+def adopt(release):
+    """Bring timer and history to what a release declares that has just passed its gates. Raises HostError."""
+    put(release)
     (history.begin if release.get("watch") else history.forget)(release["service"])
+
+
+def _there(name):
+    return (files.read_bytes(f"{paths.UNITS}/{name}") or b"").decode("utf-8", "replace")
+
+
+def _record(service):
+    return os.path.join(paths.state(service), "watch.json")
+
+
+def _recorded(service):
+    try:
+        return files.read_sealed(_record(service)) or {}
+    except DamagedError:
+        return {}
