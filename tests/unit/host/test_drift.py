@@ -6,6 +6,7 @@ import datetime
 import os
 import re
 import struct
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,6 +22,7 @@ from ansible_collections.servewright.llm.plugins.module_utils.host.surroundings 
     model,
     nccl_conf,
     pci,
+    rights,
 )
 from tests.hosts.mutations import TABLE
 from tests.unit.host.test_releases import rendered
@@ -295,6 +297,15 @@ def test_what_was_recorded_of_a_process_is_compared_once_it_listens(monkeypatch,
     )
     found = process._recorded(subject)
     assert {kind: [field["field"] for field in fields] for kind, fields in found.items()} == differing
+
+
+def test_a_process_that_ends_has_no_rights(monkeypatch):
+    child = subprocess.Popen(["true"])
+    child.wait()
+    nothing = {"limits": {}, "user": {}}
+    assert rights.of(child.pid) == nothing
+    monkeypatch.setattr(rights.proc, "limits", lambda pid: {})  # it ended between opening the file and reading it
+    assert rights.of(os.getpid()) == nothing
 
 
 def test_processors_that_the_control_group_lost_are_told_once(monkeypatch):

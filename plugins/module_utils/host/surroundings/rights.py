@@ -12,7 +12,7 @@ _DEFAULT = "default"
 def of(pid):
     """{"limits": {...}, "user": {...}} of a process: plain values by name; both are empty when it has ended."""
     limits, status, priority = proc.limits(pid), proc.status(pid), proc.priority(pid)
-    if None in (limits, status, priority):
+    if not (limits and status and priority):  # a file of one that ends while it is read is empty
         return {"limits": {}, "user": {}}
     manager, cpus = proc.limits(1) or {}, status["Cpus_allowed_list"].strip()
     computed = {name: _DEFAULT for name in _COMPUTED if limits[name] == manager.get(name)}
