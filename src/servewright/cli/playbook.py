@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +45,8 @@ def result(
         check()
         check_writable(common.junit, common.html, *files)
         found = _run(command, common, {"servewright_only": services or [], **variables})
-        if found.error and not found.hosts:
-            found.problems = _not_yaml(common)
+        if (found.error and not found.hosts) or found.nothing_declared:
+            found.problems = _unread(common)
             found.error = "" if found.problems else found.error
         return found
     except (ArtefactError, OSError, ValueError) as error:
@@ -99,24 +100,23 @@ def inventories(common: Common) -> list[str]:
     """
     chosen = common.inventory or (["inventory"] if Path("inventory").exists() else [])
     for path in chosen:
-        if "," not in path and not Path(path).exists():
-            raise FileNotFoundError(f"no inventory at {path}: give its path with -i")
+        # An empty path would be the working folder, most likely of a variable that is not set.
+        if "," not in path and not (path and Path(path).exists()):
+            raise FileNotFoundError(f"no inventory at {path or repr(path)}: give its path with -i")
     return [path if "," in path else str(Path(path).absolute()) for path in chosen]
 
 
-def _not_yaml(common: Common) -> list[dict[str, Any]]:
-    """Where a file of the inventory is no YAML: of a file in group_vars Ansible says neither name nor line."""
-    from servewright.spec import positions
-    from servewright.spec.problems import InvalidError
+def _unread(common: Common) -> list[dict[str, Any]]:
+    """What of the inventory cannot be read: Ansible often says neither file nor line, or finds no service at all."""
+    from servewright.spec import positions, validate
+    from servewright.spec.problems import InvalidError, Problem
 
+    names = (validate.SERVICES_VARIABLE, validate.HOST_VARIABLE, validate.PROFILES_VARIABLE)
+    problems: list[Problem] = []
     for path in inventories(common):
-        try:
-            positions.definitions(Path(path), set())
-        except InvalidError as error:
-            return [problem.as_dict() for problem in error.problems]
-        except (positions.NeedsAnsible, OSError):
-            continue  # an inventory of another form
-    return []
+        with suppress(positions.NeedsAnsible, OSError):  # or an inventory of another form
+            problems += positions.definitions(Path(path), names)[1]
+    return [problem.as_dict() for problem in InvalidError(problems).problems]
 
 
 def _run(command: str, common: Common, variables: dict[str, Any]) -> RunResult:

@@ -30,32 +30,28 @@ def _without_ansible(paths: list[Path]) -> RunResult | None:
     """The result, or None where only Ansible can tell: a template, a vault, or no service in a plain file."""
     from servewright.spec import positions
     from servewright.spec import validate as spec
-    from servewright.spec.problems import InvalidError, Positions, Problem
+    from servewright.spec.problems import InvalidError, Problem
 
     names = (spec.SERVICES_VARIABLE, spec.HOST_VARIABLE, spec.PROFILES_VARIABLE)
-    found: dict[str, list[tuple[object, Positions]]] = {name: [] for name in names}
+    found: list[positions.Definition] = []
     problems: list[Problem] = []
-    valid: list[str] = []
     try:
         for path in paths:
-            for name, *definition in positions.definitions(path, set(names), sure=True):
-                found[name].append((definition[0], definition[1]))
+            read, unread = positions.definitions(path, names, sure=True)
+            found += read
+            problems += unread
     except positions.NeedsAnsible:
         return None
-    except InvalidError as error:
-        return RunResult("validate", problems=[problem.as_dict() for problem in error.problems])
-    declarations, hosts, own = (found[name] for name in names)
-    if not declarations:
+    services, hosts, own = ([(one.value, one.positions) for one in found if one.name == name] for name in names)
+    if not services and not problems:
         return None
-    of_profiles: Positions = {}
-    try:
-        profiles, of_profiles = spec.all_profiles(own)
-        host = spec.host(*hosts[0]) if len(hosts) == 1 else None
-    except InvalidError as error:
-        problems, profiles, host = list(error.problems), [], None
-    for value, places in declarations:
-        try:
-            valid += [service.name for service in spec.services(value, {**of_profiles, **places}, host, profiles)]
-        except InvalidError as error:
-            problems += error.problems
-    return RunResult("validate", problems=[problem.as_dict() for problem in problems], services=valid)
+    known = [spec.attempt(problems, spec.host, *one) for one in hosts]
+    profiles, of_profiles = spec.attempt(problems, spec.all_profiles, own) or ([], {})
+    # What else is wrong may be why a profile is not known.
+    sure = None if problems else profiles
+    valid: list[str] = []
+    for value, places in services:
+        where = {**of_profiles, **places}
+        one = spec.attempt(problems, spec.services, value, where, known[0] if len(known) == 1 else None, sure)
+        valid += [service.name for service in one or []]
+    return RunResult("validate", problems=[one.as_dict() for one in InvalidError(problems).problems], services=valid)

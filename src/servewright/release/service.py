@@ -12,7 +12,7 @@ from servewright.release.render import render
 from servewright.spec import nccl, validate
 from servewright.spec.host import Host
 from servewright.spec.positions import from_ansible
-from servewright.spec.problems import InvalidError, Problem
+from servewright.spec.problems import NOT_SHOWN, InvalidError, Problem
 from servewright.spec.service import Service
 
 Secrets = dict[str, dict[str, str]]
@@ -51,10 +51,10 @@ def valid(
 
     Raises InvalidError with every problem.
     """
-    misspelt = validate.misspelt(variables)
-    if misspelt:
-        places = (from_ansible(variables[str(problem.path[0])], problem.path)[1] for problem in misspelt)
-        raise InvalidError(problem.located(place) for problem, place in zip(misspelt, places, strict=True))
+    problems: list[Problem] = []
+    for problem in validate.misspelt(variables):
+        place = from_ansible(variables[str(problem.path[0])], problem.path)[1]
+        problems.append(problem.located(place))
     data: dict[str, Any] = {}
     positions: dict[Any, tuple[str, int]] = {}
     for name in (validate.SERVICES_VARIABLE, validate.HOST_VARIABLE, validate.PROFILES_VARIABLE):
@@ -62,9 +62,13 @@ def valid(
         positions |= found
     if validate.SERVICES_VARIABLE not in variables:
         data[validate.SERVICES_VARIABLE] = []
-    host = validate.host(data[validate.HOST_VARIABLE], positions)
-    own = validate.profiles(data[validate.PROFILES_VARIABLE], positions)
-    services = validate.services(data[validate.SERVICES_VARIABLE], positions, host, own)
+    host = validate.attempt(problems, validate.host, data[validate.HOST_VARIABLE], positions)
+    own = validate.attempt(problems, validate.profiles, data[validate.PROFILES_VARIABLE], positions)
+    # What else is wrong may be why a profile is not known.
+    sure = None if problems else own
+    services = validate.attempt(problems, validate.services, data[validate.SERVICES_VARIABLE], positions, host, sure)
+    if problems or host is None or own is None or services is None:
+        raise InvalidError(problems)
     return services, host, own, positions
 
 
@@ -93,7 +97,7 @@ def _secrets(
             value = os.environ.get(reference.env) if reference.env is not None else secret(str(reference.variable))
             source = f"environment variable {reference.env}" if reference.env else f"variable {reference.variable}"
             if not isinstance(value, str) or not value:
-                problems.append(Problem(path, f"{source} is not set on the controller, or is not text", "(not shown)"))
+                problems.append(Problem(path, f"{source} is not set on the controller, or is not text", NOT_SHOWN))
             else:
                 values.setdefault(service.name, {})[name] = str(value)
     if problems:

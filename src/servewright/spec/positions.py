@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from pathlib import Path as FilePath
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
-from servewright.spec.problems import InvalidError, Path, Problem
+from servewright.spec.problems import UNREADABLE, Path, Problem, is_secret, short
 
 PREFIX = "servewright_"
 """What the names of all variables begin with that servewright reads."""
+DEEPEST = 50
+"""Most mappings and lists in one another: more than any declaration has, and less than Python's own limit."""
+_TAG = "tag:yaml.org,2002:"
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -18,37 +22,57 @@ class NeedsAnsible(Exception):
     """The value holds a template, a vault or another tag that only Ansible can resolve."""
 
 
+class Definition(NamedTuple):
+    """One definition of a variable, and where each key of it stands."""
+
+    name: str
+    value: Any
+    positions: dict[Path, tuple[str, int]]
+
+
 def definitions(
-    root: FilePath, variables: set[str], sure: bool = False
-) -> list[tuple[str, Any, dict[Path, tuple[str, int]]]]:
+    root: FilePath, variables: Collection[str], sure: bool = False
+) -> tuple[list[Definition], list[Problem]]:
     """Every definition of one of the variables in the YAML files of an inventory (a file, or a folder and all below).
 
-    Gives (variable, value, positions) for each. Raises InvalidError for YAML that cannot be read (with its line),
-    NeedsAnsible when a definition needs Ansible to be resolved, FileNotFoundError when there is no such inventory.
-    With `sure` it also raises NeedsAnsible where a definition may be of no host, or the name of a variable misspelt.
+    Also gives the problems of what cannot be read, which a definition holds as UNREADABLE. Raises NeedsAnsible when a
+    definition needs Ansible to be resolved, unless there are problems, and FileNotFoundError when there is no such
+    inventory. With `sure` it also raises NeedsAnsible where a definition may be of no host, or the name of a variable
+    misspelt.
     """
     if not root.exists():
         raise FileNotFoundError(f"no inventory at {root}")
     nodes: list[tuple[FilePath, Any]] = []
+    problems: list[Problem] = []
     for file in _files(root):
         try:
-            nodes.append((file, yaml.compose(file.read_text(encoding="utf-8"), Loader=_Loader)))
-        except yaml.YAMLError as error:
-            if file.suffix in (".yml", ".yaml") or root.is_file():
-                mark = getattr(error, "problem_mark", None)
-                message = f"is not YAML: {getattr(error, 'problem', error)}"
-                raise _invalid((), message, str(file), mark.line if mark else 0) from None
-            raise NeedsAnsible(f"{file} is not YAML") from None
-        except UnicodeDecodeError:
-            continue
-    found: list[tuple[str, Any, dict[Path, tuple[str, int]]]] = []
+            nodes.append((file, yaml.compose(file.read_bytes().decode(), Loader=_Loader)))
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            if not (file.suffix in (".yml", ".yaml") or root.is_file()):
+                raise NeedsAnsible(f"{file} is not YAML") from None
+            problems.append(_not_yaml(error, str(file)))
+    found: list[Definition] = []
     for file, node in nodes:
-        for name, value in _search(node, variables):
+        reader = _Reader(str(file), problems)
+        for name, value in reader.search(node, variables):
             positions: dict[Path, tuple[str, int]] = {}
-            found.append((name, _value(value, (name,), positions, str(file)), positions))
-    if sure:
+            try:
+                found.append(Definition(name, reader.value(value, (name,), positions), positions))
+            except NeedsAnsible:
+                if not problems:
+                    raise
+    if sure and not problems:
         _check_reach(root.parent if root.is_file() else root, nodes, variables)
-    return found
+    return found, problems
+
+
+def _not_yaml(error: yaml.YAMLError | UnicodeDecodeError, file: str) -> Problem:
+    if isinstance(error, UnicodeDecodeError):
+        line = error.object[: error.start].count(b"\n")
+        return Problem((), f"is not UTF-8: byte 0x{error.object[error.start]:02x}", file=file, line=line + 1)
+    mark = getattr(error, "problem_mark", None)
+    message = f"is not YAML: {getattr(error, 'problem', error)}"
+    return Problem((), message, file=file, line=mark.line + 1 if mark else 1)
 
 
 def _files(root: FilePath) -> list[FilePath]:
@@ -64,19 +88,16 @@ def _files(root: FilePath) -> list[FilePath]:
     )
 
 
-def _invalid(path: Path, message: str, file: str, line: int) -> InvalidError:
-    """One problem; `line` is counted from 0."""
-    return InvalidError([Problem(path, message, file=file, line=line + 1)])
-
-
-def _check_reach(folder: FilePath, nodes: list[tuple[FilePath, Any]], variables: set[str]) -> None:
+def _check_reach(folder: FilePath, nodes: list[tuple[FilePath, Any]], variables: Collection[str]) -> None:
     """Raise NeedsAnsible where what a file defines may be of no host, or of a variable whose name is misspelt."""
     owners = {file: _owner(file.relative_to(folder)) for file, _node in nodes}
     keys = {file: _keys(node) for file, node in nodes}
     known = {"all"}.union(*(keys[file] for file, owner in owners.items() if owner is None))
     for file, node in nodes:
         owner, defined = owners[file], {key for key in keys[file] if key.startswith(PREFIX)}
-        if defined - variables or (defined and (owner not in known if owner else defined.intersection(_top(node)))):
+        if defined.difference(variables) or (
+            defined and (owner not in known if owner else defined.intersection(_top(node)))
+        ):
             raise NeedsAnsible(f"{file}: who it is for is not certain")
 
 
@@ -93,42 +114,87 @@ def _top(node: Any) -> list[str]:
 
 def _keys(node: Any) -> set[str]:
     """All keys in a node, at any depth."""
-    if not isinstance(node, yaml.MappingNode):
-        return set()
-    return set(_top(node)).union(*(_keys(value) for _key, value in node.value))
+    return {key for mapping in _mappings(node) for key in _top(mapping)}
 
 
-def _search(node: Any, variables: set[str]) -> list[tuple[str, Any]]:
-    if isinstance(node, yaml.SequenceNode):
-        return [hit for item in node.value for hit in _search(item, variables)]
-    if not isinstance(node, yaml.MappingNode):
-        return []
-    hits: list[tuple[str, Any]] = []
-    for key, value in node.value:
-        hits += [(key.value, value)] if str(key.value) in variables else _search(value, variables)
-    return hits
+def _mappings(node: Any, closed: Collection[str] = ()) -> Iterator[Any]:
+    """The mappings in a node, at any depth but not below keys that are `closed`; each once, despite aliases."""
+    seen: set[int] = set()
+    waiting = [node]
+    while waiting:
+        node = waiting.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.MappingNode):
+            yield node
+            waiting += [value for key, value in reversed(node.value) if str(key.value) not in closed]
+        elif isinstance(node, yaml.SequenceNode):
+            waiting += reversed(node.value)
 
 
-def _value(node: Any, path: Path, positions: dict[Path, tuple[str, int]], file: str) -> Any:
-    positions.setdefault(path, (file, node.start_mark.line + 1))
-    if isinstance(node, yaml.MappingNode):
-        out: dict[Any, Any] = {}
+class _Reader:
+    """Reads values from the nodes of one file; what cannot be read is a problem and UNREADABLE."""
+
+    def __init__(self, file: str, problems: list[Problem]):
+        self._file, self._problems = file, problems
+
+    def search(self, node: Any, variables: Collection[str]) -> Iterator[tuple[str, Any]]:
+        """Name and node of each definition; the last of those in one mapping, which is the one that Ansible takes."""
+        for mapping in _mappings(node, variables):
+            found: dict[str, Any] = {}
+            for key, value in mapping.value:
+                if str(key.value) in variables:
+                    self._check_first(key, found, (key.value,))
+                    found[key.value] = value
+            yield from found.items()
+
+    def value(self, node: Any, path: Path, positions: dict[Path, tuple[str, int]], inside: tuple[Any, ...] = ()) -> Any:
+        positions.setdefault(path, (self._file, node.start_mark.line + 1))
+        if not node.tag.startswith(_TAG):
+            raise NeedsAnsible(f"{self._file}:{node.start_mark.line + 1} holds a tag")
+        if isinstance(node, yaml.ScalarNode):
+            return self._scalar(node, path)
+        if node.tag not in (f"{_TAG}map", f"{_TAG}seq"):
+            return self._unreadable(node, path, f"the tag !!{node.tag.removeprefix(_TAG)} is not read here")
+        if node in inside or len(inside) == DEEPEST:
+            return self._unreadable(node, path, "contains itself, or is nested too deeply")
+        inside = (*inside, node)
+        if isinstance(node, yaml.SequenceNode):
+            return [self.value(item, (*path, index), positions, inside) for index, item in enumerate(node.value)]
+        out: dict[str, Any] = {}
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                raise _invalid(path, "a key must be text", file, key.start_mark.line)
-            place = (*path, key.value)
-            if key.value in out:
-                raise _invalid(place, f"key {key.value!r} stands here twice", file, key.start_mark.line)
+                self._unreadable(key, path, "a key must be text")
+                continue
             if key.value == "<<":
-                raise NeedsAnsible(f"{file}:{key.start_mark.line + 1} merges a mapping")
-            positions[place] = (file, key.start_mark.line + 1)
-            out[key.value] = _value(value, place, positions, file)
+                raise NeedsAnsible(f"{self._file}:{key.start_mark.line + 1} merges a mapping")
+            place = (*path, key.value)
+            self._check_first(key, out, place)
+            positions[place] = (self._file, key.start_mark.line + 1)
+            out[key.value] = self.value(value, place, positions, inside)
         return out
-    if isinstance(node, yaml.SequenceNode):
-        return [_value(item, (*path, index), positions, file) for index, item in enumerate(node.value)]
-    if not node.tag.startswith("tag:yaml.org,2002:") or "{{" in node.value or "{%" in node.value:
-        raise NeedsAnsible(f"{file}:{node.start_mark.line + 1} holds a template or a tag")
-    return yaml.constructor.SafeConstructor().construct_object(node, deep=True)
+
+    def _scalar(self, node: Any, path: Path) -> Any:
+        if "{{" in node.value or "{%" in node.value:
+            raise NeedsAnsible(f"{self._file}:{node.start_mark.line + 1} holds a template")
+        try:
+            value = yaml.constructor.SafeConstructor().construct_object(node, deep=True)
+            str(value)  # a number of too many digits cannot be shown
+        except (yaml.YAMLError, AttributeError, LookupError, ValueError):  # PyYAML leaves it to what it calls
+            text = "what stands here" if is_secret(path) else short(node.value)
+            kind = f"{text} cannot be read as {node.tag.removeprefix(_TAG)}"
+            return self._unreadable(node, path, kind, node.value, "if it is text, write it in quotes, without a tag")
+        return value
+
+    def _check_first(self, key: Any, before: Collection[str], path: Path) -> None:
+        if key.value in before:
+            self._unreadable(key, path, f"key {key.value!r} stands here twice")
+
+    def _unreadable(self, node: Any, path: Path, message: str, value: Any = None, hint: str = "") -> Any:
+        line = node.start_mark.line + 1
+        self._problems.append(Problem(path, message, value, hint, self._file, line))
+        return UNREADABLE
 
 
 def from_ansible(value: Any, path: Path) -> tuple[Any, dict[Path, tuple[str, int]]]:

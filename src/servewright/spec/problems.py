@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,6 +12,10 @@ from typing import Any
 Path = tuple[str | int, ...]
 Positions = Mapping[Path, tuple[str, int]]
 """File and line of every key and item of a declaration."""
+UNREADABLE = object()
+"""Stands for a value that cannot be read, which a problem of its own says."""
+SECRET_NAME = re.compile(r"(^|_)(TOKEN|API_KEY|SECRET|PASSWORD|PASSWD|CREDENTIALS?)(_|$)", re.IGNORECASE)
+NOT_SHOWN = "(not shown)"
 
 
 @dataclass(frozen=True)
@@ -44,7 +50,7 @@ class Problem:
             "line": self.line,
             "path": dotted(self.path),
             "message": self.message,
-            "value": _shown(self.value),
+            "value": NOT_SHOWN if is_secret(self.path, self.value) else _shown(self.value),
             "hint": self.hint,
         }
 
@@ -67,12 +73,37 @@ def dotted(path: Path) -> str:
     return text
 
 
+def near(name: str, known: Iterable[str]) -> str | None:
+    """The known name that a misspelt one is most likely meant to be."""
+    return next(iter(difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.6)), None)
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """A hint that names the nearest known name, or all of them when none is near."""
     names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
-    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(names)}"
+    close = near(name, names)
+    return f"did you mean {close!r}?" if close else f"known: {', '.join(names)}"
+
+
+def is_secret(path: Path, value: Any = None) -> bool:
+    """Whether what stands at a path is or holds a secret, by the names of its keys, misspelt ones too."""
+    for key in path:
+        if isinstance(key, str) and (
+            SECRET_NAME.search(key) or difflib.get_close_matches(key.lower(), ("secret", "secrets"), cutoff=0.75)
+        ):
+            return True
+    if isinstance(value, Mapping):
+        return any(is_secret((key,), inner) for key, inner in value.items())
+    return isinstance(value, list) and any(is_secret((), inner) for inner in value)
+
+
+def short(value: Any) -> str:
+    """A value as it is shown in a message, cut where it is long."""
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def _shown(value: Any) -> Any:
-    return value if isinstance(value, (str, int, float, bool, list, dict, type(None))) else repr(value)
+    # JSON has neither infinity nor dates, and more than this of a value helps nobody.
+    text = json.dumps(value, default=repr)
+    return json.loads(text, parse_constant=str) if len(text) <= 1000 else f"{text[:997]}..."

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import combinations
+from typing import Any
 
 from ansible_collections.servewright.llm.plugins.module_utils.host import attention
 from ansible_collections.servewright.llm.plugins.module_utils.host.nccl import debug
+from ansible_collections.servewright.llm.plugins.module_utils.host.preflight import port_plan
 from servewright.engines import ENGINES
-from servewright.engines.base import extra
+from servewright.engines.base import extra, flag_words
 from servewright.nccl.profiles import AUTO, Profile, built_in
 from servewright.spec import nccl
 from servewright.spec.host import Host
-from servewright.spec.problems import Path, Problem, nearest
+from servewright.spec.problems import NOT_SHOWN, SECRET_NAME, Path, Problem, nearest
 from servewright.spec.service import Service, SglangService, VllmService, user_of
 
-_SECRET_NAME = re.compile(r"(^|_)(TOKEN|API_KEY|SECRET|PASSWORD|PASSWD|CREDENTIALS?)(_|$)", re.IGNORECASE)
 _DERIVED = {
     "CUDA_VISIBLE_DEVICES": "comes from 'gpus'",
     "CUDA_DEVICE_ORDER": "'gpus' counts in PCI bus order",
@@ -25,23 +27,35 @@ _DERIVED = {
 
 
 def check(
-    services: Mapping[int, Service], host: Host | None, profiles: Sequence[Profile], nccl_errors: bool = True
+    services: Mapping[int, Service], host: Host | None, profiles: Sequence[Profile] | None, nccl_errors: bool = True
 ) -> list[Problem]:
-    """Problems of valid services, by their index in the declaration; `host` None means: not known here."""
+    """Problems of services, by their index in the declaration; `host` and `profiles` are None where they are not known.
+
+    A service may lack attributes, where what is declared for them is not valid.
+    """
     found: list[Problem] = []
     for index, service in services.items():
         path: Path = ("servewright_services", index)
-        for rule in (_gpus, _flags, _environment, _timings, _shared_memory, _prompts, _user, _speculation, _watch):
-            found += rule(service, path)
-        found += _claim(service, path, host)
-        found += _attention(service, path, host)
-        unknown = list(_profile(service, path, profiles))
+        for rule in _RULES:
+            found += _known(rule(service, path))
+        found += _known(_claim(service, path, host))
+        found += _known(_attention(service, path, host))
+        if profiles is None:
+            continue
+        unknown = list(_known(_profile(service, path, profiles)))
         found += unknown
         if nccl_errors and not unknown:
-            found += _nccl(service, path, host, profiles)
+            found += _known(_nccl(service, path, host, profiles))
     for (one, first), (two, second) in combinations(services.items(), 2):
-        found += _pair(first, second, ("servewright_services", two), one)
+        for of_two in (_names, _ports, _claims):
+            found += _known(of_two(first, second, ("servewright_services", two), one))
     return found
+
+
+def _known(problems: Iterator[Problem]) -> Iterator[Problem]:
+    """What a rule finds before it reads an attribute that is not there; what it would say then may be wrong."""
+    with suppress(AttributeError):
+        yield from problems
 
 
 def _gpus(service: Service, path: Path) -> Iterator[Problem]:
@@ -59,6 +73,15 @@ def _gpus(service: Service, path: Path) -> Iterator[Problem]:
             need,
             f"claim {need} GPUs or set tensor to {max(1, len(gpus) // (sizes.pipeline * data))}",
         )
+
+
+def _own_ports(service: Service, path: Path) -> Iterator[Problem]:
+    port = service.listen.port
+    # With the HTTP port, and those derived from it, out of the way.
+    others = port_plan.fixed(_told(service, -1000))
+    if port in others:
+        message = f"{port} ({others[port]}) is also the HTTP port of this service"
+        yield Problem((*path, *_port_key(service, port)), message, port, "declare another port for one of them")
 
 
 def _claim(service: Service, path: Path, host: Host | None) -> Iterator[Problem]:
@@ -101,9 +124,7 @@ def _flags(service: Service, path: Path) -> Iterator[Problem]:
         if flag in engine.owned:
             yield Problem(at, f"{flag} is set by servewright", value, f"declare {engine.owned[flag]}")
         elif flag in engine.secret_flags:
-            yield Problem(
-                at, f"{flag} would put a secret on the command line", "(not shown)", engine.secret_flags[flag]
-            )
+            yield Problem(at, f"{flag} would put a secret on the command line", NOT_SHOWN, engine.secret_flags[flag])
         elif flag in engine.unseen_flags:
             yield Problem(at, f"{flag} hides the server from its gates", value, engine.unseen_flags[flag])
         elif option in type(service.options).model_fields:
@@ -122,15 +143,15 @@ def _environment(service: Service, path: Path) -> Iterator[Problem]:
             yield Problem(at, f"{name} {_DERIVED[name]}", value, "leave it out")
         elif name in engine.reserved_environment:
             yield Problem(at, f"{name} does not do what it says", value, engine.reserved_environment[name])
-        elif _SECRET_NAME.search(name) and name not in ("TOKENIZERS_PARALLELISM",):
+        elif SECRET_NAME.search(name) and name not in ("TOKENIZERS_PARALLELISM",):
             yield Problem(
                 at,
                 f"{name} looks like a secret, and the environment of a unit can be read by every user",
-                "(not shown)",
+                NOT_SHOWN,
                 "declare it under 'secrets', by reference",
             )
         if name in service.secrets:
-            yield Problem(at, f"{name} is also declared under 'secrets'", "(not shown)", "leave one of them out")
+            yield Problem(at, f"{name} is also declared under 'secrets'", NOT_SHOWN, "leave one of them out")
     for name in service.nccl.environment:
         if not name.startswith("NCCL_"):
             yield Problem(
@@ -277,21 +298,51 @@ def _nccl(service: Service, path: Path, host: Host | None, profiles: Sequence[Pr
             )
 
 
-def _pair(first: Service, second: Service, path: Path, one: int) -> Iterator[Problem]:
+def _names(first: Service, second: Service, path: Path, one: int) -> Iterator[Problem]:
     if first.name == second.name:
         yield Problem((*path, "name"), f"{second.name!r} is also the name of servewright_services[{one}]", second.name)
-    wild = {"0.0.0.0", "::", "[::]"}
-    hosts = {first.listen.host, second.listen.host}
-    if first.listen.port == second.listen.port and (len(hosts) == 1 or hosts & wild):
-        yield Problem(
-            (*path, "listen", "port"),
-            f"{second.listen.port} is also the port of service {first.name!r}",
-            second.listen.port,
-        )
+
+
+def _ports(first: Service, second: Service, path: Path, one: int) -> Iterator[Problem]:
+    """Ports of two services, by their numbers alone as in preflight: an engine opens most of them on any address."""
+    theirs, mine = (port_plan.fixed(_told(service, service.listen.port)) for service in (first, second))
+    # One problem a key: data-parallel attention has seven ports of one.
+    for at, port in {_port_key(second, port): port for port in sorted(mine.keys() & theirs, reverse=True)}.items():
+        what = "" if mine[port] == "HTTP" else f" ({mine[port]})"
+        message = f"{port}{what} is also the {theirs[port]} port of service {_called(first, one)}"
+        yield Problem((*path, *at), message, port, "declare another port for one of them")
+
+
+def _claims(first: Service, second: Service, path: Path, one: int) -> Iterator[Problem]:
     shared = sorted(set(first.gpus) & set(second.gpus))
     if shared:
         yield Problem(
             (*path, "gpus"),
-            f"GPU {', '.join(map(str, shared))} is also claimed by service {first.name!r}",
+            f"GPU {', '.join(map(str, shared))} is also claimed by service {_called(first, one)}",
             second.gpus,
         )
+
+
+def _called(service: Service, index: int) -> str:
+    return repr(getattr(service, "name", f"servewright_services[{index}]"))
+
+
+def _told(service: Service, port: int) -> dict[str, Any]:
+    """What the plan of ports reads of a release, with this HTTP port."""
+    # Nothing but ports is read: any other option may be one that is not valid.
+    options = {name: getattr(service.options, name) for name in type(service.options).model_fields if "port" in name}
+    flags = [flag_words(name, value) for name, value in (options | service.extra_args).items()]
+    words = [word for flag in flags for words in flag for word in words]
+    return {"engine": service.engine, "listen": {"port": port}, "argv": words}
+
+
+def _port_key(service: Service, port: int) -> Path:
+    """The key that declares a port; listen.port for those that an engine derives from it."""
+    for part, declared in (("options", vars(service.options)), ("extra_args", service.extra_args)):
+        for name, value in declared.items():
+            if re.search("port|addr", name) and str(value).rpartition(":")[2] == str(port):
+                return part, name
+    return "listen", "port"
+
+
+_RULES = (_gpus, _own_ports, _flags, _environment, _timings, _shared_memory, _prompts, _user, _speculation, _watch)

@@ -228,7 +228,7 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["lint", "nosuch"], 1, "no service 'nosuch'; declared: kimi, pair"),
     (["lint", "-i", "nosuch"], 1, "no inventory at nosuch"),
     (["lint", "-i", "gpu1,"], 1, "declares nothing"),
-    (["lint", "-i", "template.yml"], 1, "template.yml:2 holds a template or a tag, which only Ansible can resolve"),
+    (["lint", "-i", "template.yml"], 1, "template.yml:2 holds a template, which only Ansible can resolve"),
     (["lint", "-i", "empty.yml"], 1, "does not define servewright_services"),
     (["lint", "-i", "invalid.yml"], 3, "invalid.yml:2: servewright_services[0].engine: unknown engine 'sglong'"),
     (["lint", "--conf", "nosuch"], 1, "cannot read nosuch: No such file or directory"),

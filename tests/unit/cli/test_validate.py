@@ -33,7 +33,7 @@ def validate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Validate:
     def run(*arguments: str, **files: Any) -> int:
         for name, content in files.items():
             text = content if isinstance(content, str) else yaml.safe_dump(content)
-            (tmp_path / "inventory" / f"{name}.yml").write_text(text)
+            (tmp_path / "inventory" / f"{name}.yml").write_text(text, errors="surrogateescape")
         return main.run(["validate", *arguments])
 
     return run
@@ -70,6 +70,49 @@ def test_problems_of_one_file_do_not_hide_those_of_another(
 
     assert (found["exit_code"], found["services"]) == (3, ["kimi"])
     assert [Path(problem["file"]).name for problem in found["problems"]] == ["one.yml", "two.yml"]
+
+
+def test_problems_of_host_profiles_services_and_files_are_shown_together(
+    validate: Validate, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good = hosts(SERVICE | {"x": 1}, servewright_host={"gpuz": 1}, servewright_nccl_profiles=[{"nam": "x"}])
+    more = hosts(servewright_host={"gpuz": 1}, servewright_nccl_profiles={"a": "b"})
+    latin = "a: caf\udce9\n"
+    assert validate("--json", one=good, two=more, three="a: [\n", four=latin) == 3
+    found = json.loads(capsys.readouterr().out)["problems"]
+
+    assert {(Path(problem["file"]).stem, problem["path"]) for problem in found} == {
+        ("one", "servewright_services[0].x"),
+        ("one", "servewright_host.gpuz"),
+        ("one", "servewright_nccl_profiles[0].nam"),
+        ("one", "servewright_nccl_profiles[0].name"),
+        ("one", "servewright_nccl_profiles[0].settings"),
+        ("two", "servewright_host.gpuz"),
+        ("two", "servewright_nccl_profiles"),
+        ("three", ""),
+        ("four", ""),
+    }
+    assert all(problem["line"] for problem in found)
+
+
+def test_nothing_is_said_of_a_profile_that_may_be_in_a_file_that_cannot_be_read(
+    validate: Validate, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert validate(hosts=hosts(SERVICE | {"nccl": {"profile": "own"}}), profiles="servewright_nccl_profiles: [\n") == 3
+    assert "unknown NCCL profile" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("value", ["", "--json"])
+@pytest.mark.parametrize(
+    "fault",
+    ["secrets: [{name: HF_TOKEN, value: CANARY}]", "secret: {HF_TOKEN: CANARY}", "secrets: {HF_TOKEN: !!int CANARY}"],
+)
+def test_a_secret_in_the_wrong_place_is_not_printed(
+    validate: Validate, capsys: pytest.CaptureFixture[str], fault: str, value: str
+) -> None:
+    text = yaml.safe_dump(hosts(SERVICE)).replace("engine: sglang", f"{fault}\n      engine: sglang")
+    assert validate(*filter(None, [value]), hosts=text) == 3
+    assert "CANARY" not in "".join(capsys.readouterr())
 
 
 def test_services_are_held_against_the_host_if_there_is_just_one(validate: Validate) -> None:
@@ -117,6 +160,11 @@ def test_an_inventory_that_is_not_there_is_an_error(validate: Validate, capsys: 
     assert capsys.readouterr().out.startswith("error  no inventory at nowhere")
 
 
+def test_an_empty_path_is_not_the_working_folder(validate: Validate, capsys: pytest.CaptureFixture[str]) -> None:
+    assert validate("-i", "", hosts=hosts(SERVICE)) == 1
+    assert capsys.readouterr().out.startswith("error  no inventory at '': give its path with -i")
+
+
 @pytest.mark.parametrize("name", ["llm.yml", "llm/services.yml", "gpu1.yml", "all.yml"])
 def test_variables_of_a_group_that_nobody_is_in_are_left_to_ansible(
     validate: Validate, tmp_path: Path, name: str
@@ -158,3 +206,26 @@ def test_yaml_that_cannot_be_read_has_a_place_for_every_command(
 
     assert main.run(["status", "-i", str(tmp_path)]) == 3
     assert f"{tmp_path}/group_vars/llm.yml:3  INVALID" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ("{servewright_services: [{engine: [sglang]}]}", "must be the name of an engine, not a list"),
+        ("{servewright_nccl_profiles: 5, servewright_services: []}", "must be a list of profiles, not a whole number"),
+        ("{servewright_services: [{extra_args: &a {foo: [*a]}}]}", "contains itself, or is nested too deeply"),
+        ("{servewright_services: [{description: 2024-99-99}]}", "'2024-99-99' cannot be read as timestamp"),
+        ("{servewright_services: [{description: !!bool foo}]}", "'foo' cannot be read as bool"),
+    ],
+)
+@pytest.mark.parametrize("command", ["validate", "render", "nccl lint"])
+def test_what_nobody_can_read_has_a_place_for_every_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, variables: str, said: str
+) -> None:
+    path = tmp_path / "hosts.yml"
+    path.write_text(f"all:\n  hosts: {{gpu1: {{}}}}\n  vars: {variables}\n")
+
+    assert main.run([*command.split(), "-i", str(path)]) == 3
+    shown = "".join(capsys.readouterr())
+    assert f"{path}:3" in shown
+    assert said in shown

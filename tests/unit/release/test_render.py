@@ -34,12 +34,11 @@ def reference(name: str):
     variables = {}
     for variable, value, _positions in definitions(
         ROOT / "inventory/group_vars/llm.yml", {"servewright_services", "servewright_host"}
-    ):
+    )[0]:
         variables[variable] = value
     if name == "vllm":
-        ((_variable, variables["servewright_services"], _positions),) = definitions(
-            ROOT / "inventory/group_vars/vllm.yml.example", {"servewright_services"}
-        )
+        ((one,), _problems) = definitions(ROOT / "inventory/group_vars/vllm.yml.example", {"servewright_services"})
+        variables["servewright_services"] = one.value
     (release,), _secrets = declared(variables, [], ROOT / "templates", None)
     return release
 

@@ -34,7 +34,7 @@ def variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, obje
     }
     path = tmp_path / "llm.yml"
     path.write_text(yaml.safe_dump(declared, sort_keys=False))
-    places = {name: found for name, _, found in positions.definitions(path, set(declared))}
+    places = {name: found for name, _, found in positions.definitions(path, set(declared))[0]}
     monkeypatch.setattr("servewright.release.service.from_ansible", lambda value, at: (value, places.get(at[0], {})))
     return {"path": path, **declared}
 

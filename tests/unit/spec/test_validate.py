@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import datetime
 import json
+import math
 
 import pytest
 
 from servewright.nccl.profiles import Profile
 from servewright.spec import validate
 from servewright.spec.host import Host
-from servewright.spec.problems import InvalidError
+from servewright.spec.problems import UNREADABLE, InvalidError, Problem
 from tests.unit.spec.samples import service
 
 
@@ -107,6 +109,14 @@ CASES = [
         service(watch={}, engine="vllm", extra_args={"disable_log_stats": True}),
         "[0].watch: --disable-log-stats takes away the counters",
     ),
+    (
+        service(options={"nccl_port": 30000}),
+        "[0].options.nccl_port: 30000 (NCCL) is also the HTTP port of this service (declare another port for one",
+    ),
+    (
+        service(engine="vllm", extra_args={"--master-port": 30000}),
+        "[0].extra_args.--master-port: 30000 (rendezvous) is also the HTTP port of this service",
+    ),
     (service(user="root"), "[0].user: an engine must not run as root"),
     (service(secrets={"A": {}}), "exactly one of 'variable', 'env' and 'file' must be given"),
     ("tiny", "[0]: must be a mapping, not text"),
@@ -123,23 +133,46 @@ def test_a_bad_service_is_refused(data, message):
     assert "CANARY" not in json.dumps(found.as_dict())
 
 
+FREE = {"name": "b", "listen": {"port": 1}}
 PAIRS = [
-    ({"name": "b"}, "[1].listen.port: 30000 is also the port of service 'tiny'"),
-    ({"name": "b", "listen": {"host": "0.0.0.0", "port": 30000}}, "30000 is also the port of service 'tiny'"),
-    ({"listen": {"port": 1}}, "[1].name: 'tiny' is also the name of servewright_services[0]"),
-    ({"name": "b", "listen": {"port": 1}, "gpus": [1, 0], "parallelism": {"tensor": 2}}, "GPU 0, 1 is also claimed by"),
+    ({}, {"name": "b"}, "[1].listen.port: 30000 is also the HTTP port of service 'tiny'"),
+    ({}, {"name": "b", "listen": {"host": "0.0.0.0", "port": 30000}}, "30000 is also the HTTP port of service 'tiny'"),
+    (
+        {},
+        {"name": "b", "listen": {"host": "127.0.0.2", "port": 30000}},
+        "30000 is also the HTTP port of service 'tiny'",
+    ),
+    (
+        {},
+        {"name": "b", "listen": {"host": "localhost", "port": 30000}},
+        "30000 is also the HTTP port of service 'tiny'",
+    ),
+    ({}, FREE | {"options": {"nccl_port": 30000}}, "[1].options.nccl_port: 30000 (NCCL) is also the HTTP port of"),
+    ({"options": {"nccl_port": 1}}, FREE, "[1].listen.port: 1 is also the NCCL port of service 'tiny'"),
+    (
+        {"extra_args": {"dist-init-addr": "127.0.0.1:1"}},
+        FREE | {"listen": {"port": 2}, "extra_args": {"dist-init-addr": "0.0.0.0:1"}},
+        "[1].extra_args.dist-init-addr: 1 (rendezvous) is also the rendezvous port of service 'tiny'",
+    ),
+    (
+        {"extra_args": {"enable_dp_attention": True}},
+        FREE | {"listen": {"port": 30233}},
+        "[1].listen.port: 30233 is also the data parallel attention port of service 'tiny'",
+    ),
+    (
+        {"extra_args": {"enable_dp_attention": True}},
+        FREE | {"listen": {"port": 30001}, "extra_args": {"enable_dp_attention": True}},
+        "[1].listen.port: 30234 (data parallel attention) is also the data parallel attention port of",
+    ),
+    ({}, {"listen": {"port": 1}}, "[1].name: 'tiny' is also the name of servewright_services[0]"),
+    ({}, FREE | {"gpus": [1, 0], "parallelism": {"tensor": 2}}, "[1].gpus: GPU 0, 1 is also claimed by service 'tiny'"),
 ]
 
 
-@pytest.mark.parametrize(("second", "message"), PAIRS, ids=[message for _second, message in PAIRS])
-def test_two_services_that_exclude_each_other_are_refused(second, message):
-    first = service(gpus=[0, 1], parallelism={"tensor": 2})
-    assert any(message in problem for problem in problems([first, service(**second)]))
-
-
-def test_one_port_on_two_addresses_is_no_conflict():
-    two = [service(listen={"host": "127.0.0.1", "port": 1}), service(name="b", listen={"host": "127.0.0.2", "port": 1})]
-    assert len(validate.services(two)) == 2
+@pytest.mark.parametrize(("first", "second", "message"), PAIRS, ids=[message for *_, message in PAIRS])
+def test_two_services_that_exclude_each_other_are_refused(first, second, message):
+    (found,) = problems([service(gpus=[0, 1], parallelism={"tensor": 2}, **first), service(**second)])
+    assert message in found
 
 
 def test_a_claim_is_held_against_the_host():
@@ -154,7 +187,118 @@ def test_a_profile_of_the_inventory_is_known():
 
 def test_all_problems_are_shown_at_once():
     data = [service(enigne=1, listen={"port": "x"}, options={"foo": 1}), service(engine="vlm", nme="b")]
-    assert len(problems(data)) == 5
+    assert len(problems(data)) == 6
+
+
+WIDE = {"gpus": [0, 1], "parallelism": {"tensor": 4}}
+SPREAD = "[0].parallelism: tensor 4 x pipeline 1 x data 1 needs 4 GPUs"
+CLAIMED = "[1].gpus: GPU 0, 1 is also claimed by service"
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"foo": 1},
+        {"name": "Tiny"},
+        {"version": 5},
+        {"model": None},
+        {"model": {"path": "/models/tiny"}},
+        {"model": {"path": "tiny", "served_name": 5}},
+        {"listen": {}},
+        {"listen": {"port": "x"}, "port": 3},
+        {"options": {"foo": 1}},
+        {"limits": {"stop_timeout": 0}},
+        {"watch": {"evry": 5}},
+        {"verify": {"prompts": [{"prompt": "a"}]}},
+        {"secrets": {"A": {"value": 1}}},
+        {"engine": "sgland"},
+        {"engine": ["sglang"]},
+        {"environment": {"A": 1}},
+    ],
+    ids=str,
+)
+def test_a_faulty_key_does_not_hide_what_is_wrong_elsewhere(fault):
+    found = problems(
+        [service(**WIDE, **fault), service(name="b", listen={"port": 1}, **WIDE | {"parallelism": {"tensor": 2}})]
+    )
+    assert any(problem.startswith(SPREAD) for problem in found)
+    assert any(problem.startswith(CLAIMED) for problem in found)
+
+
+def test_a_faulty_option_does_not_hide_a_port_that_is_taken():
+    found = problems([service(options={"mem_fraction_static": "x"}), service(name="b", environment={"A": 1})])
+    assert any("30000 is also the HTTP port of service 'tiny'" in problem for problem in found)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"parallelism": {"tensor": "2"}},
+        {"parallelism": {"tensr": 2}},
+        {"paralelism": {"tensor": 2}},
+        {"tensor": 2},
+        {"parallelism": UNREADABLE, "foo": 1},
+        {"parallelism": {"data": 2}, "extra_args": {"enable_dp_attention": object()}},
+    ],
+)
+def test_nothing_is_concluded_from_a_key_that_is_faulty_itself(fault):
+    (found,) = problems([service(gpus=[0, 1], **fault)])
+    assert "needs" not in found
+
+
+def test_a_profile_is_not_called_unknown_where_profiles_are_not_known():
+    assert validate.services([service(nccl={"profile": "mine"})], profiles=None)
+
+
+@pytest.mark.parametrize("engine", ["sgland", "vlm"])
+def test_options_are_checked_against_the_engine_that_was_meant(engine):
+    assert any(
+        "options.attention_backnd: unknown key" in one
+        for one in problems([service(engine=engine, options={"attention_backnd": "x"})])
+    )
+
+
+@pytest.mark.parametrize("data", [5, {"a": 1}, "x"])
+def test_profiles_that_are_no_list_are_refused(data):
+    with pytest.raises(InvalidError, match=r"x\.yml:3: servewright_nccl_profiles: must be a list of profiles, not"):
+        validate.all_profiles([(data, {("servewright_nccl_profiles",): ("x.yml", 3)})])
+
+
+SECRETS = [
+    {"secrets": [{"name": "HF_TOKEN", "value": "CANARY"}]},
+    {"secrets": {"HF_TOKEN": {"value": "CANARY"}}},
+    {"secrets": {"HF_TOKEN": {"variable": ["CANARY"]}}},
+    {"secrets": "CANARY"},
+    {"secret": {"HF_TOKEN": "CANARY"}},
+    {"sercets": {"HF_TOKEN": "CANARY"}},
+    {"hf_token": "CANARY"},
+    {"environment": {"HF_TOKEN": ["CANARY"]}},
+    {"model": {"path": "/m", "served_name": "m", "secrets": ["CANARY"]}},
+    {"engine": {"secrets": "CANARY"}},
+    {"gpus": {"secrets": "CANARY"}},
+]
+
+
+@pytest.mark.parametrize("fault", SECRETS, ids=str)
+def test_a_secret_in_the_wrong_place_is_not_shown(fault):
+    for data in ([service(**fault)], service(**fault), [[service(**fault)]]):
+        with pytest.raises(InvalidError) as caught:
+            validate.services(data)
+        assert "CANARY" not in str(caught.value)
+        assert "CANARY" not in json.dumps([problem.as_dict() for problem in caught.value.problems])
+
+
+def test_what_is_no_secret_is_shown():
+    found = service(user="U", gpus=["G"], model={"path": "P", "served_name": 5}, verify={"request_timeout": "R"})
+    with pytest.raises(InvalidError) as caught:
+        validate.services([found])
+    assert {problem.value for problem in caught.value.problems} == {"U", "G", "P", 5, "R"}
+
+
+def test_values_that_json_does_not_have_are_shown_as_text():
+    shown = Problem((), "", [math.inf, datetime.date(2024, 1, 2)]).as_dict()["value"]
+    assert shown == ["Infinity", "datetime.date(2024, 1, 2)"]
+    assert len(Problem((), "", ["x"] * 1000).as_dict()["value"]) == 1000
 
 
 def test_attention_data_parallelism_needs_no_further_gpu():

@@ -14,11 +14,10 @@ if TYPE_CHECKING:
     from servewright.nccl.facts import Facts
     from servewright.nccl.profiles import Profile, Resolved
     from servewright.nccl.sources import Location
+    from servewright.spec.positions import Definition
     from servewright.spec.problems import Path as Key
-    from servewright.spec.problems import Positions
+    from servewright.spec.problems import Positions, Problem
     from servewright.spec.service import Service
-
-    Definition = tuple[object, Positions]
 
 
 class Declared(NamedTuple):
@@ -37,20 +36,29 @@ def services(inventories: list[str] | None, only: Sequence[str]) -> list[Declare
     Raises InvalidError for what is not valid, ValueError for what cannot be read, FileNotFoundError for no inventory.
     """
     from servewright.spec import nccl, validate
+    from servewright.spec.problems import InvalidError
 
     names = (validate.SERVICES_VARIABLE, validate.HOST_VARIABLE, validate.PROFILES_VARIABLE)
-    found = _definitions(inventories, names)
-    declarations, hosts, _ = (found[name] for name in names)
-    if not declarations:
+    found, problems = _definitions(inventories, names)
+    declarations, hosts, profiles = (
+        [(one.value, one.positions) for one in found if one.name == name] for name in names
+    )
+    if not declarations and not problems:
         raise ValueError(f"the inventory does not define {validate.SERVICES_VARIABLE}")
-    own, of_profiles = validate.all_profiles(found[validate.PROFILES_VARIABLE])
+    own, of_profiles = validate.attempt(problems, validate.all_profiles, profiles) or ([], {})
     # As `validate` has it: which host a file is for is known to Ansible only, so more than one tells nothing.
-    host = validate.host(*hosts[0]) if len(hosts) == 1 else None
-    result = []
+    host = validate.attempt(problems, validate.host, *hosts[0]) if len(hosts) == 1 else None
+    # What else is wrong may be why a profile is not known.
+    sure = None if problems else own
+    valid = []
     for value, of_services in declarations:
         positions = {**of_profiles, **of_services}
-        valid = validate.services(value, positions, host, own, nccl_errors=False)
-        for index, service in enumerate(valid):
+        valid.append((positions, validate.attempt(problems, validate.services, value, positions, host, sure, False)))
+    if problems or any(services is None for _, services in valid):
+        raise InvalidError(problems)
+    result = []
+    for positions, services in valid:
+        for index, service in enumerate(services or []):
             path = (validate.SERVICES_VARIABLE, index)
             settings = nccl.settings(service, path, host, own)
             places = {setting.row.variable: _location(setting.path, positions) for setting in settings}
@@ -73,27 +81,33 @@ def services(inventories: list[str] | None, only: Sequence[str]) -> list[Declare
 def profiles(inventories: list[str] | None) -> list[Profile]:
     """The profiles of an inventory, [] without one."""
     from servewright.spec import validate
+    from servewright.spec.problems import InvalidError
 
-    found = _definitions(inventories, (validate.PROFILES_VARIABLE,))
-    return validate.all_profiles(found[validate.PROFILES_VARIABLE])[0]
+    found, problems = _definitions(inventories, (validate.PROFILES_VARIABLE,))
+    valid = validate.attempt(problems, validate.all_profiles, [(one.value, one.positions) for one in found])
+    if problems or valid is None:
+        raise InvalidError(problems)
+    return valid[0]
 
 
-def _definitions(inventories: list[str] | None, names: Sequence[str]) -> dict[str, list[Definition]]:
+def _definitions(inventories: list[str] | None, names: Sequence[str]) -> tuple[list[Definition], list[Problem]]:
     from servewright.spec import positions
 
-    found: dict[str, list[Definition]] = {name: [] for name in names}
+    found: list[Definition] = []
+    problems: list[Problem] = []
     for path in playbook.inventories(Common(inventory=inventories)):
         if "," in path:
             raise ValueError(f"{path} is a list of hosts and declares nothing: give a file or folder with -i")
         try:
-            for name, value, places in positions.definitions(Path(path), set(names)):
-                found[name].append((value, places))
+            read, unread = positions.definitions(Path(path), names)
         except positions.NeedsAnsible as error:
             raise ValueError(
                 f"{place(str(error))}, which only Ansible can resolve; write `servewright render` to a file, "
                 "or look at the unit on the host, with --unit"
             ) from None
-    return found
+        found += read
+        problems += unread
+    return found, problems
 
 
 def _location(path: Key, positions: Positions) -> Location | None:
