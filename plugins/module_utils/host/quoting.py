@@ -51,6 +51,11 @@ def quote_assignment(name: str, value: str) -> str:
     return '"' + _escaped(f"{name}={value}").replace("%", "%%") + '"'
 
 
+def seconds(value: float) -> str:
+    """A time span in seconds, which systemd knows to a microsecond and reads without an exponent only."""
+    return f"{value:.6f}".rstrip("0").rstrip(".")
+
+
 def environment_file_line(name: str, value: str) -> str:
     """One line of an EnvironmentFile=: inside double quotes only `"`, `\\`, `$` and backtick need a backslash,
     a line break stands for itself, and `%` has no meaning."""

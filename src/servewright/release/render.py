@@ -158,7 +158,7 @@ def _templates(folder: Path) -> jinja2.Environment:
         "argument": quoting.quote_argument,
         "arguments": lambda words: " ".join(quoting.quote_argument(word) for word in words),
         "text": quoting.plain_text,
-        "seconds": "{:g}".format,
+        "seconds": quoting.seconds,
     }
     environment.globals["assignment"] = quoting.quote_assignment
     return environment

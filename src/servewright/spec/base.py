@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
 
 
 class Strict(BaseModel):
@@ -13,7 +14,7 @@ class Strict(BaseModel):
     Each is built with the first value of it: most mappings of a specification are left out.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, defer_build=True)
 
 
 def _absolute(value: str) -> str:
@@ -30,6 +31,18 @@ def _printable(value: str) -> str:
     return value
 
 
+def _host_name(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?|[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*(%[\w.-]+)?", value):
+        raise ValueError("must be an IP address or the name of a host")
+    return value
+
+
+def _argument(value: JsonValue) -> JsonValue:
+    for part in value if isinstance(value, list) else [*value, *value.values()] if isinstance(value, dict) else ():
+        _argument(part)
+    return _printable(value) if isinstance(value, str) else value
+
+
 def _environment_value(value: str) -> str:
     bad = sorted({char for char in value if (char < " " and char not in "\n\t") or char == "\x7f"})
     if bad:
@@ -41,6 +54,9 @@ def _environment_value(value: str) -> str:
 Text = Annotated[str, AfterValidator(_printable)]
 AbsolutePath = Annotated[str, AfterValidator(_printable), AfterValidator(_absolute)]
 EnvironmentValue = Annotated[str, AfterValidator(_printable), AfterValidator(_environment_value)]
+HostName = Annotated[str, AfterValidator(_host_name)]
 Port = Annotated[int, Field(ge=1, le=65535)]
-Seconds = Annotated[float, Field(gt=0)]
+# From what no clock of systemd rounds to 0, which would mean for ever there, to a year.
+Seconds = Annotated[float, Field(ge=0.001, le=31_536_000)]
+Argument = Annotated[JsonValue, AfterValidator(_argument)]
 EnvironmentName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]

@@ -20,7 +20,7 @@ class DriftTimer(Strict):
 class Host(Strict):
     """The GPUs of a host as its owner declares them; preflight compares them with what is there."""
 
-    gpus: Annotated[int, Field(ge=0)] | None = Field(None, description="Number of GPUs.")
+    gpus: Annotated[int, Field(ge=0, le=256)] | None = Field(None, description="Number of GPUs.")
     gpu_model: Text | None = Field(None, description="Name of the GPUs as nvidia-smi prints it.")
     compute_capability: Annotated[str, Field(pattern=r"^\d+\.\d+$")] | None = Field(
         None, description="CUDA compute capability, for instance '12.0'."

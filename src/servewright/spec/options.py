@@ -7,11 +7,11 @@ Flags were read in SGLang 0.5.17 and 0.5.23 (`sglang/srt/server_args.py`) and vL
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from servewright.spec.base import Strict, Text
+from servewright.spec.base import Argument, Port, Strict, Text
 
 Fraction = Annotated[float, Field(gt=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
@@ -35,7 +35,7 @@ class SglangOptions(Strict):
     quantization: Text | None = Field(None, description="Quantization of the weights; normally read from the model.")
     load_format: Text | None = Field(None, description="How weights are loaded.")
     device: Text | None = Field(None, description="Device to run on; `cpu` for a host without GPUs.")
-    nccl_port: Annotated[int, Field(ge=1, le=65535)] | None = Field(
+    nccl_port: Port | None = Field(
         None,
         description="Port of the NCCL rendezvous; without it SGLang takes a random one near its HTTP port.",
     )
@@ -67,7 +67,7 @@ class VllmOptions(Strict):
     enable_auto_tool_choice: bool = Field(False, description="Let the model decide to call tools.")
     tool_call_parser: Text | None = Field(None, description="Parser of tool calls in the model's output.")
     reasoning_parser: Text | None = Field(None, description="Parser of the model's reasoning output.")
-    speculative_config: dict[str, Any] | None = Field(
+    speculative_config: dict[Text, Argument] | None = Field(
         None, description="Speculative decoding, as vLLM's JSON argument."
     )
     shutdown_timeout: int | None = Field(

@@ -9,21 +9,20 @@ from pydantic import Field
 from servewright.spec.base import Seconds, Strict, Text
 
 Count = Annotated[int, Field(ge=1)]
+Positive = Annotated[float, Field(gt=0)]
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 
 
 class Floors(Strict):
     """Worst accepted figures. One that is given replaces the comparison with the baseline."""
 
-    decode: Annotated[float, Field(gt=0)] | None = Field(
-        None, description="Tokens per second of a single stream, at least."
-    )
+    decode: Positive | None = Field(None, description="Tokens per second of a single stream, at least.")
     ttft: Seconds | None = Field(None, description="Seconds to the first token of a short prompt, at most.")
     ttft_long: Seconds | None = Field(None, description="Seconds to the first token of the long prompt, at most.")
-    itl_p99: Seconds | None = Field(
+    itl_p99: Positive | None = Field(
         None, description="Seconds between two pieces of a single stream, 99th percentile, at most."
     )
-    throughput: Annotated[float, Field(gt=0)] | None = Field(
+    throughput: Positive | None = Field(
         None, description="Tokens per second of all streams at the highest declared concurrency, at least."
     )
 

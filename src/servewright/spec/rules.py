@@ -116,12 +116,16 @@ def _attention(service: Service, path: Path, host: Host | None) -> Iterator[Prob
 
 
 def _flags(service: Service, path: Path) -> Iterator[Problem]:
-    engine = ENGINES[service.engine]
+    engine, seen = ENGINES[service.engine], dict[str, str]()
     for name, value in service.extra_args.items():
         at = (*path, "extra_args", name)
-        flag = name if name.startswith("-") else "--" + name.replace("_", "-")
+        # vLLM takes either, and no flag of the engines has both.
+        flag = (name if name.startswith("-") else f"--{name}").replace("_", "-")
+        first = seen.setdefault(flag, name)
         option = flag.lstrip("-").replace("-", "_")
-        if flag in engine.owned:
+        if first != name:
+            yield Problem(at, f"{flag} is also given as {first!r}", value, "leave one of them out")
+        elif flag in engine.owned:
             yield Problem(at, f"{flag} is set by servewright", value, f"declare {engine.owned[flag]}")
         elif flag in engine.secret_flags:
             yield Problem(at, f"{flag} would put a secret on the command line", NOT_SHOWN, engine.secret_flags[flag])

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, JsonValue, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from servewright.spec.base import AbsolutePath, EnvironmentName, EnvironmentValue, Port, Seconds, Strict, Text
+from servewright.spec.base import (
+    AbsolutePath,
+    Argument,
+    EnvironmentName,
+    EnvironmentValue,
+    HostName,
+    Port,
+    Seconds,
+    Strict,
+    Text,
+)
 from servewright.spec.options import OPTIONS, Engine, SglangOptions, VllmOptions
 from servewright.spec.performance import Performance
 
@@ -37,7 +47,7 @@ class Parallelism(Strict):
 class Listen(Strict):
     """Where the engine's HTTP server listens."""
 
-    host: Text = Field("127.0.0.1", min_length=1, description="Address to listen on.")
+    host: HostName = Field("127.0.0.1", description="Address to listen on, or a name of it.")
     port: Port = Field(description="TCP port.")
 
 
@@ -107,7 +117,7 @@ class Verify(Strict):
         300,
         description="Seconds without a new log line, bytes read or GPU memory taken after which loading has failed.",
     )
-    stable: Annotated[float, Field(ge=0)] = Field(
+    stable: Annotated[float, Field(ge=0, le=31_536_000)] = Field(
         10, description="Seconds that the unit must run without a restart after it is ready."
     )
     request_timeout: Seconds = Field(60, description="Seconds after which a request of a gate has failed.")
@@ -142,7 +152,8 @@ class Verify(Strict):
 class Limits(Strict):
     """Limits and timings of the systemd unit."""
 
-    open_files: Annotated[int, Field(ge=1024)] = Field(1048576, description="LimitNOFILE.")
+    # The kernel's own bound of fs.nr_open.
+    open_files: Annotated[int, Field(ge=1024, le=2147483584)] = Field(1048576, description="LimitNOFILE.")
     start_timeout: Seconds = Field(
         300,
         description="TimeoutStartSec: bound in seconds for the checks before the engine's process is started.",
@@ -150,7 +161,7 @@ class Limits(Strict):
     stop_timeout: Seconds = Field(120, description="TimeoutStopSec: seconds between SIGTERM and SIGKILL.")
     gpu_wait: Seconds = Field(120, description="Seconds to wait before a start for the claimed GPUs to be free.")
     restart_delay: Seconds = Field(15, description="RestartSec: seconds between a crash and the next start.")
-    restart_burst: Annotated[int, Field(ge=1)] = Field(
+    restart_burst: Annotated[int, Field(ge=1, le=1000)] = Field(
         3,
         description="Starts after which systemd gives up. The window is derived, so that it can really trip.",
     )
@@ -160,13 +171,17 @@ class Keep(Strict):
     """What stays on the host of earlier releases; the committed one and the one before it always do."""
 
     releases: Size = Field(10, description="Most releases, and most transactions in the history.")
-    days: Size = Field(180, description="Days after which a release or transaction goes.")
+    days: Annotated[int, Field(ge=1, le=36500)] = Field(
+        180, description="Days after which a release or transaction goes."
+    )
 
 
 class Watch(Strict):
     """A systemd timer on the host that looks, with one short request, whether the service answers."""
 
-    every: Annotated[float, Field(ge=5)] = Field(30, description="Seconds from the end of one look to the next.")
+    every: Annotated[float, Field(ge=5, le=86400)] = Field(
+        30, description="Seconds from the end of one look to the next."
+    )
     failures: Size = Field(
         3,
         description="Failures in a row that make a service dead. No answer within verify.request_timeout is one, "
@@ -192,14 +207,14 @@ class ServiceBase(Strict):
         description="Virtual environment of the engine; without it /opt/servewright/engines/<engine>-<version>.",
     )
     model: Model = Field(description="The model that is served.")
-    gpus: list[Annotated[int, Field(ge=0)]] = Field(
+    gpus: list[Annotated[int, Field(ge=0, le=255)]] = Field(
         default_factory=list,
         description="The claim: indices (PCI bus order) of the GPUs this service holds, for instance [0, 1]; "
         "empty: CPU.",
     )
     parallelism: Parallelism = Field(default_factory=Parallelism, description="How the model is spread over the GPUs.")
     listen: Listen = Field(description="Where the HTTP server listens.")
-    extra_args: dict[Text, JsonValue] = Field(
+    extra_args: dict[Text, Argument] = Field(
         default_factory=dict,
         description="Further flags: true is the flag alone, false and null leave it out, a list is several values, "
         "a mapping is one JSON argument.",

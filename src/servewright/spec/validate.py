@@ -253,6 +253,13 @@ def _field(model: type[BaseModel], loc: Sequence[int | str]) -> Path:
     return path
 
 
+def _place(model: type[BaseModel], loc: Path) -> Path:
+    """A location without the types that pydantic puts between the keys in the value of a flag."""
+    field = _field(model, loc)
+    flag = len(field) + 1
+    return (*loc[:flag], *loc[flag + 1 :: 2]) if field[-1:] in (("extra_args",), ("speculative_config",)) else loc
+
+
 def _wrong(path: Path, wanted: str, value: Any) -> Problem:
     return Problem(path, f"must be {wanted}, not {_kind(value)}", value)
 
@@ -260,7 +267,7 @@ def _wrong(path: Path, wanted: str, value: Any) -> Problem:
 def _problems(error: ValidationError, model: type[BaseModel], prefix: Path) -> list[Problem]:
     problems = []
     for item in error.errors(include_url=False):
-        path: Path = (*prefix, *item["loc"])
+        path: Path = (*prefix, *_place(model, item["loc"]))
         value = item["input"]
         if value is UNREADABLE:
             continue

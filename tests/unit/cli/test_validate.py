@@ -160,6 +160,12 @@ def test_an_inventory_that_is_not_there_is_an_error(validate: Validate, capsys: 
     assert capsys.readouterr().out.startswith("error  no inventory at nowhere")
 
 
+def test_json_holds_no_infinity(validate: Validate, capsys: pytest.CaptureFixture[str]) -> None:
+    assert validate("--json", hosts=hosts(SERVICE | {"limits": {"stop_timeout": float("inf")}})) == 3
+    (problem,) = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)["problems"]
+    assert problem["value"] == "Infinity"
+
+
 def test_an_empty_path_is_not_the_working_folder(validate: Validate, capsys: pytest.CaptureFixture[str]) -> None:
     assert validate("-i", "", hosts=hosts(SERVICE)) == 1
     assert capsys.readouterr().out.startswith("error  no inventory at '': give its path with -i")

@@ -131,3 +131,13 @@ def test_one_flag_stands_on_one_line(engine):
 def test_caches_are_keyed_by_engine_so_that_a_rollback_finds_its_own():
     assert rendered(version="0.5.22")["cache"] != rendered(version="0.5.23")["cache"]
     assert rendered()["environment"]["TRITON_CACHE_DIR"].startswith(rendered()["cache"])
+
+
+@pytest.mark.parametrize(
+    ("declared", "written"),
+    [(15, "15"), (0.5, "0.5"), (1234567, "1234567"), (12345.678, "12345.678"), (100000.25, "100000.25")],
+)
+def test_a_time_is_written_as_systemd_reads_it(declared, written):
+    (valid,) = validate.services([service(limits={"restart_delay": declared, "stop_timeout": declared})])
+    unit = render(valid, {}, ROOT / "templates")["unit"].splitlines()
+    assert {f"RestartSec={written}", f"TimeoutStopSec={written}"} < set(unit)

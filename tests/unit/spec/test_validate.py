@@ -59,6 +59,34 @@ CASES = [
         "--kv-cache-dtype is a typed option (declare options.kv_cache_dtype)",
     ),
     (service(extra_args={"api-key": "CANARY"}), "[0].extra_args.api-key: --api-key would put a secret on the command"),
+    (service(extra_args={"api_key": "CANARY"}), "[0].extra_args.api_key: --api-key would put a secret on the command"),
+    (service(extra_args={"--model_path": "/x"}), "--model-path is set by servewright (declare model.path)"),
+    (
+        service(engine="vllm", extra_args={"--max_model_len": 77}),
+        "--max-model-len is set by servewright (declare model.context_length)",
+    ),
+    (
+        service(extra_args={"foo_bar": 1, "--foo-bar": 2}),
+        "[0].extra_args.--foo-bar: --foo-bar is also given as 'foo_bar' (leave one of them out)",
+    ),
+    (service(extra_args={"a": "b\0"}), "[0].extra_args.a: 'b\\x00' must not contain a NUL byte"),
+    (service(extra_args={"a": [{"b\0": 1}]}), "must not contain a NUL byte"),
+    (service(extra_args={"a": [math.inf]}), "[0].extra_args.a[0]: inf should be a finite number"),
+    (service(extra_args={"a": {"b": [0, math.nan]}}), "[0].extra_args.a.b[1]: nan should be a finite number"),
+    (
+        service(engine="vllm", options={"speculative_config": {"model": "a\0"}}),
+        "[0].options.speculative_config.model: 'a\\x00' must not contain a NUL byte",
+    ),
+    (service(listen={"host": "not a host!", "port": 1}), "'not a host!' must be an IP address or the name of a host"),
+    (service(listen={"host": "--help", "port": 1}), "'--help' must be an IP address or the name of a host"),
+    (service(listen={"host": "a\n", "port": 1}), "must be an IP address or the name of a host"),
+    (service(limits={"stop_timeout": math.inf}), "[0].limits.stop_timeout: inf should be a finite number"),
+    (service(limits={"stop_timeout": 1e-7}), "1e-07 should be greater than or equal to 0.001"),
+    (service(verify={"load_timeout": 1e9}), "[0].verify.load_timeout: 1000000000.0 should be less than or equal to"),
+    (service(watch={"every": math.inf}), "[0].watch.every: inf should be a finite number"),
+    (service(limits={"open_files": 10**26}), "should be less than or equal to 2147483584"),
+    (service(limits={"restart_burst": 10**26}), "should be less than or equal to 1000"),
+    (service(gpus=[10**26]), "[0].gpus[0]: 100000000000000000000000000 should be less than or equal to 255"),
     (service(extra_args={"a b": 1}), "[0].extra_args.a b: 'a b' is not the name of a flag"),
     (service(environment={"NCCL_ALGO": "Ring"}), "NCCL_ALGO is an NCCL setting (declare it under nccl.environment)"),
     (service(environment={"HF_TOKEN": "CANARY"}), "[0].environment.HF_TOKEN: HF_TOKEN looks like a secret"),
@@ -134,6 +162,13 @@ def test_a_bad_service_is_refused(data, message):
 
 
 FREE = {"name": "b", "listen": {"port": 1}}
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "fe80::1%eth0", "::ffff:10.0.0.1", "gpu1", "gpu-1.example.com"])
+def test_addresses_and_names_of_hosts_are_taken(host):
+    assert validate.services([service(listen={"host": host, "port": 1})])
+
+
 PAIRS = [
     ({}, {"name": "b"}, "[1].listen.port: 30000 is also the HTTP port of service 'tiny'"),
     ({}, {"name": "b", "listen": {"host": "0.0.0.0", "port": 30000}}, "30000 is also the HTTP port of service 'tiny'"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from .. import files, paths, timers
+from .. import files, paths, quoting, timers
 from ..errors import DamagedError
 from . import history
 
@@ -13,7 +13,8 @@ def units(release):
     """Units of the timer that a release declares, by name. Releases of earlier versions declare none."""
     service, declared = release["service"], release.get("watch")
     # The second counts from the end of a look: one that takes long is not followed by another at once.
-    when = declared and "OnActiveSec={0:g}\nOnUnitInactiveSec={0:g}\nAccuracySec=1".format(declared["every"])
+    every = declared and quoting.seconds(declared["every"])
+    when = declared and f"OnActiveSec={every}\nOnUnitInactiveSec={every}\nAccuracySec=1"
     name, command = f"servewright-watch-{service}", f"watch --service {service}"
     return timers.units(name, f"Look whether {service} answers", command, when)
 
