@@ -13,7 +13,7 @@ def profile_of(entries: Iterable[Entry], name: str, file: str, unread: Sequence[
 
     file is the unit's path, unread are files that it names and that could not be read. Variables of one engine
     (VLLM_..., SGLANG_...) are left out, because the profile is meant for any engine.
-    Raises ValueError when there is no NCCL variable, or (from pydantic) when the name cannot be one.
+    Raises ValueError when there is no NCCL variable, or (from pydantic) when the name is not like NAME.
     """
     settings = {
         entry.name: Setting(value=entry.value, reason=f"taken from {entry.origin}")

@@ -12,6 +12,7 @@ from . import data
 from .facts import Facts
 
 AUTO = "auto"
+NAME = r"^[a-z0-9][a-z0-9-]*$"
 
 
 class Setting(data.Row):
@@ -31,7 +32,7 @@ class Measured(data.Row):
 class Profile(data.Row):
     """A named, versioned environment. Users declare their own with the same fields."""
 
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$", description="Name that a service asks for.")
+    name: str = Field(pattern=NAME, description="Name that a service asks for.")
     version: int = Field(default=1, ge=1, description="Version; raise it with every change.")
     title: str = Field("", description="What it is for, in a few words.")
     topology: Literal["pcie", "nvlink", "any"] = Field("any", description="How the GPUs it is for are linked.")

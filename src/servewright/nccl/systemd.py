@@ -163,9 +163,14 @@ def environment_file(text: str, file: str) -> list[Entry]:
     return list(chosen.values())
 
 
+def is_name(text: str) -> bool:
+    """Whether systemd takes a text as the name of a variable."""
+    return _NAME.fullmatch(text) is not None
+
+
 def _keep(chosen: dict[str, Entry], name: str, value: str, origin: Location) -> None:
     """Takes a variable in, if systemd would take its name."""
-    if _NAME.fullmatch(name.rstrip()):
+    if is_name(name.rstrip()):
         chosen[name.rstrip()] = Entry(name.rstrip(), value, origin)
 
 

@@ -25,7 +25,12 @@ def ending(function: Callable[..., int]) -> Callable[..., None]:
         try:
             invocation.code = function(context, **values)
         except (OSError, ValueError) as error:
+            problems = [problem.as_dict() for problem in getattr(error, "problems", ())]  # of InvalidError
             invocation.code = REFUSED if hasattr(error, "problems") else ERROR
+            if values.get("json"):
+                message = "" if problems else "\n".join(_lines(error))
+                document({"version": 1, "exit_code": invocation.code, "error": message, "problems": problems})
+                return
             for line in _lines(error):
                 print(f"error: {line}", file=sys.stderr)
 
@@ -37,8 +42,6 @@ def _lines(error: Exception) -> list[str]:
         return [place(str(problem)) for problem in error.problems]
     if isinstance(error, OSError) and error.filename is not None:
         return [f"cannot read {error.filename}: {error.strerror}"]
-    if hasattr(error, "errors"):  # pydantic's ValidationError
-        return [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()]
     return str(error).splitlines() or [type(error).__name__]
 
 

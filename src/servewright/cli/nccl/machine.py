@@ -30,7 +30,7 @@ class Source(NamedTuple):
 def unit(name: str) -> Source:
     """A unit by the path of its file, or by name with its drop-ins.
 
-    Raises FileNotFoundError when there is no such unit, OSError when it cannot be read.
+    Raises FileNotFoundError when there is no such unit, OSError when it cannot be read, ValueError for no service.
     """
     from servewright.nccl import sources, systemd
 
@@ -39,6 +39,8 @@ def unit(name: str) -> Source:
     lines = [(file, number, line) for file in files for number, line in enumerate(_text(file).splitlines(), start=1)]
     text = "\n".join(line for *_, line in lines)
     whole = str(files[0])
+    if not any(line.strip() == "[Service]" for *_, line in lines):
+        raise ValueError(f"{whole} has no section [Service]")
     named = systemd.unit(text, whole).files
     contents: dict[str, str] = {}
     for path in named:
@@ -58,13 +60,24 @@ def unit(name: str) -> Source:
 
 
 def environment_file(path: str) -> Source:
-    """A file in the form of EnvironmentFile=, or a copy of a process's /proc/PID/environ."""
+    """A file in the form of EnvironmentFile=, or a copy of a process's /proc/PID/environ.
+
+    Raises OSError when it cannot be read, ValueError for anything else.
+    """
     from servewright.nccl import sources, systemd
 
     content = Path(path).read_bytes()
     if b"\0" in content:
-        return Source(path, sources.environ(content, path), {}, [])
-    return Source(path, systemd.environment_file(_text(Path(path)), path), {}, [])
+        entries = sources.environ(content, path)
+        # A process may have written over part of its environment.
+        if 2 * sum(systemd.is_name(entry.name) for entry in entries) < len(content.strip(b"\0").split(b"\0")):
+            raise ValueError(f"{path} is neither an environment file nor the environment of a process")
+        return Source(path, entries, {}, [])
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not UTF-8, so systemd does not read it") from None
+    return Source(path, systemd.environment_file(text, path), {}, [])
 
 
 def conf(path: str, nccl: tuple[int, int, int] | None) -> Source:
