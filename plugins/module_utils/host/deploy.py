@@ -82,7 +82,7 @@ def _assessed_all(declared, secrets, check, plan, timer):
     items = [_assessed(release, secrets) for release in declared]
     for item in items:
         service, found = item["release"]["service"], item["result"]
-        if found["verdict"] == "error":
+        if found["verdict"] not in ("changes", "unchanged"):
             continue
         if check:
             found.update(declared=item["release"]["digest"], fingerprint=fingerprint.of(item, timer))
@@ -99,7 +99,7 @@ def _assessed(release, secrets):
     try:
         return assess(release, secrets.get(release["service"], {}))
     except HostError as error:
-        return {"release": release, "result": result(release["service"], "error", message=str(error))}
+        return {"release": release, "result": result(release["service"], verdict_of(error), message=str(error))}
 
 
 def _checked(items, check):

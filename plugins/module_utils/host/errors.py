@@ -15,6 +15,10 @@ class BusyError(HostError):
     """Another run holds the service."""
 
 
+class RefusedError(HostError):
+    """What is declared cannot be had on this host."""
+
+
 class StepError(Exception):
     """A step of a transaction failed, so the transaction rolls back.
 

@@ -6,7 +6,7 @@ import os
 import shutil
 
 from . import files, paths
-from .errors import DamagedError, HostError
+from .errors import DamagedError, HostError, RefusedError
 from .quoting import environment_file_line
 
 _MARK = "@release@"
@@ -56,18 +56,26 @@ def unit_text(release, number):
 
 
 def secret_text(release, secrets):
-    """Content of the environment file. `secrets` are the values the controller brought, by name."""
+    """Content of the environment file. `secrets` are the values the controller brought, by name.
+
+    Raises RefusedError for a secret that cannot be had.
+    """
     lines = []
     for name, reference in sorted(release["secrets"].items()):
         if "file" in reference:
             data = files.read_bytes(reference["file"])
             if data is None:
-                raise HostError("secret {}: there is no file {}".format(name, reference["file"]))
-            value = data.decode("utf-8").rstrip("\n")
+                raise RefusedError("secret {}: there is no file {}".format(name, reference["file"]))
+            try:
+                value = data.decode("utf-8").rstrip("\n")
+            except UnicodeDecodeError:
+                raise RefusedError("secret {}: {} is not text".format(name, reference["file"])) from None
         elif name in secrets:
             value = secrets[name]
         else:
-            raise HostError(f"secret {name} has no value")
+            raise RefusedError(f"secret {name} has no value")
+        if "\0" in value:
+            raise RefusedError(f"secret {name} holds a NUL byte, which no environment variable can")
         lines.append(environment_file_line(name, value))
     return "".join(lines)
 

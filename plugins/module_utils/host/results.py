@@ -6,7 +6,7 @@ import datetime
 import functools
 
 from . import paths, systemd
-from .errors import BusyError, HostError
+from .errors import BusyError, HostError, RefusedError
 from .journal import FINAL
 
 VERDICTS = {
@@ -26,7 +26,7 @@ def result(service, verdict, **more):
 
 def verdict_of(error):
     """The verdict of what met a HostError."""
-    return "busy" if isinstance(error, BusyError) else "error"
+    return "busy" if isinstance(error, BusyError) else "refused" if isinstance(error, RefusedError) else "error"
 
 
 def reported(command):

@@ -266,7 +266,8 @@ def test_bad_input_is_one_line_and_a_code(
         document = json.loads(out)
         assert document["exit_code"] == code
         assert error == ""
-        error = document["error"] + "".join("{file}:{line}: {path}: {message}".format(**p) for p in document["problems"])
+        problems = ("{file}:{line}: {path}: {message}".format(**one) for one in document["problems"])
+        error = document["error"] + "".join(problems)
     else:
         assert out == ""
     assert message in error

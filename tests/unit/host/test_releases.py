@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.servewright.llm.plugins.module_utils.host import difference, releases
-from ansible_collections.servewright.llm.plugins.module_utils.host.errors import DamagedError, HostError
+from ansible_collections.servewright.llm.plugins.module_utils.host.errors import DamagedError, HostError, RefusedError
 from servewright.release.render import render
 from servewright.spec import validate
 from tests.unit.spec.samples import service
@@ -44,8 +44,15 @@ def test_secrets_are_in_a_file_of_the_release_that_only_root_reads(root):
 
 
 def test_a_secret_file_that_is_missing_is_named(root):
-    with pytest.raises(HostError, match="secret KEY: there is no file /nothing"):
+    with pytest.raises(RefusedError, match="secret KEY: there is no file /nothing"):
         releases.secret_text(rendered(secrets={"KEY": {"file": "/nothing"}}), {})
+
+
+@pytest.mark.parametrize(("content", "said"), [(b"\xff", "is not text"), (b"a\0b", "holds a NUL byte")])
+def test_a_secret_that_no_environment_holds_is_refused(root, tmp_path, content, said):
+    (tmp_path / "key").write_bytes(content)
+    with pytest.raises(RefusedError, match=f"secret KEY.*{said}"):
+        releases.secret_text(rendered(secrets={"KEY": {"file": str(tmp_path / "key")}}), {})
 
 
 def test_the_same_content_is_found_again_and_another_secret_is_not(root):
