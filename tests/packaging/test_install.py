@@ -34,10 +34,16 @@ def test_a_wheel_brings_the_collection(from_wheel: Environment) -> None:
     assert f"{from_wheel.site_packages / COLLECTION}/playbooks/validate.yml" in from_wheel.list_tasks(PLAYBOOK)
 
 
-def test_a_wheel_runs_a_playbook(from_wheel: Environment, artefacts: Artefacts) -> None:
-    done = from_wheel.run("-m", "ansible", "playbook", PLAYBOOK, "-i", artefacts.checkout / "inventory")
+def run_playbook(environment: Environment, artefacts: Artefacts, **variables: str) -> str:
+    words = ("-m", "ansible", "playbook", PLAYBOOK, "-i", artefacts.checkout / "inventory", "-v")
+    done = environment.run(*words, **variables)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "failed=0" in done.stdout
+    return done.stdout
+
+
+def test_a_wheel_runs_a_playbook(from_wheel: Environment, artefacts: Artefacts) -> None:
+    assert '"verdict": "ok"' in run_playbook(from_wheel, artefacts)
 
 
 def test_a_wheel_runs_a_command(from_wheel: Environment, artefacts: Artefacts) -> None:
@@ -77,6 +83,17 @@ def test_an_sdist_brings_the_collection(artefacts: Artefacts, environment: MakeE
     made = environment(artefacts.sdist, borrow=True)
     assert f"{made.site_packages / COLLECTION}/playbooks/validate.yml" in made.list_tasks(PLAYBOOK)
     assert described(made)["mode"] == "installed"
+    assert '"verdict": "ok"' in run_playbook(made, artefacts)
+
+
+def test_the_collection_runs_a_playbook_beside_the_package(
+    artefacts: Artefacts, from_wheel: Environment, tmp_path: Path
+) -> None:
+    install = ("collection", "install", "--offline", "--force", artefacts.collection, "-p", tmp_path)
+    assert from_wheel.run("-m", "ansible", "galaxy", *install).returncode == 0
+    found = from_wheel.list_tasks(PLAYBOOK, ANSIBLE_COLLECTIONS_PATH=str(tmp_path))
+    assert f"{tmp_path / COLLECTION}/playbooks/validate.yml" in found
+    assert '"verdict": "ok"' in run_playbook(from_wheel, artefacts, ANSIBLE_COLLECTIONS_PATH=str(tmp_path))
 
 
 def test_the_collection_alone_says_what_is_missing(
