@@ -69,6 +69,20 @@ def test_a_bad_declaration_is_refused_with_file_and_line(shared_host, inventory)
     assert untouched(shared_host)
 
 
+@pytest.mark.parametrize("where", [{"host": "127.0.0.2", "port": 30000}, {"host": "localhost", "port": 30007}])
+def test_two_services_that_would_meet_at_a_port_are_refused_before_the_first_is_deployed(
+    shared_host, inventory, where
+):
+    two = [
+        service(gpus=[0], parallelism={"tensor": 1}, options={"nccl_port": 30007}),
+        service(name="other", gpus=[1], parallelism={"tensor": 1}, listen=where),
+    ]
+    done = servewright("deploy", "-i", str(inventory([shared_host], variables={"servewright_services": two})))
+    assert done.code == 3, done.text
+    assert f"{where['port']} is also the " in done.text
+    assert untouched(shared_host)
+
+
 def test_one_bad_service_of_a_host_stops_all_of_them(shared_host, inventory):
     two = [
         service(gpus=[0], parallelism={"tensor": 1}),

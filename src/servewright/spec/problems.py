@@ -7,15 +7,23 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any
 
 Path = tuple[str | int, ...]
 Positions = Mapping[Path, tuple[str, int]]
 """File and line of every key and item of a declaration."""
-UNREADABLE = object()
-"""Stands for a value that cannot be read, which a problem of its own says."""
 SECRET_NAME = re.compile(r"(^|_)(TOKEN|API_KEY|SECRET|PASSWORD|PASSWD|CREDENTIALS?)(_|$)", re.IGNORECASE)
 NOT_SHOWN = "(not shown)"
+
+
+class Unreadable(Enum):
+    """Stands for a value that cannot be read, which a problem of its own says."""
+
+    UNREADABLE = "unreadable"
+
+
+UNREADABLE = Unreadable.UNREADABLE
 
 
 @dataclass(frozen=True)

@@ -209,7 +209,7 @@ def _known(
         if one["type"] == "extra_forbidden" and field == loc[:-1]:
             _mapping(data, field).pop(loc[-1])
             meant = _meant(model, loc)
-            if meant is not None and meant[-1] not in _mapping(item, meant[:-1]):
+            if meant is not None and meant[-1] not in _mapping(deepcopy(data), meant[:-1]):
                 holes.add(meant)
         else:
             holes.add(field)
@@ -236,7 +236,9 @@ def _known(
 def _mapping(data: Any, path: Path) -> Any:
     """The mapping at a path of other mappings, put there where there is none."""
     for part in path:
-        data = data.setdefault(part, {})
+        if not isinstance(data.get(part), dict):
+            data[part] = {}
+        data = data[part]
     return data
 
 
@@ -344,11 +346,11 @@ def _other_key(model: type[BaseModel], loc: Sequence[int | str]) -> str:
 
 
 def _paths(model: type[BaseModel], prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Where each key of a model is, with those of the mappings in it; what is in lists is left out."""
+    """Where each key of a model is, with those of the mappings in it; lists and mappings of any keys are left out."""
     for name, field in model.model_fields.items():
         yield (*prefix, name)
         inner = _inner(field.annotation)
-        if inner is not None and get_origin(field.annotation) is not list:
+        if inner is not None and get_origin(field.annotation) not in (list, dict):
             yield from _paths(inner, (*prefix, name))
 
 

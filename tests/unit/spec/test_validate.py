@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import datetime
 import json
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from servewright.nccl.profiles import Profile
 from servewright.spec import validate
@@ -241,6 +244,8 @@ CLAIMED = "[1].gpus: GPU 0, 1 is also claimed by service"
         {"model": {"path": "tiny", "served_name": 5}},
         {"listen": {}},
         {"listen": {"port": "x"}, "port": 3},
+        {"listen": 5, "port": 3},
+        {"watch": None, "every": 5},
         {"options": {"foo": 1}},
         {"limits": {"stop_timeout": 0}},
         {"watch": {"evry": 5}},
@@ -279,6 +284,32 @@ def test_a_faulty_option_does_not_hide_a_port_that_is_taken():
 def test_nothing_is_concluded_from_a_key_that_is_faulty_itself(fault):
     (found,) = problems([service(gpus=[0, 1], **fault)])
     assert "needs" not in found
+
+
+JUNK = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5), st.just(UNREADABLE)),
+    lambda inner: st.one_of(st.lists(inner, max_size=2), st.dictionaries(st.text(max_size=5), inner, max_size=2)),
+    max_leaves=4,
+)
+KEYS = [path for model in validate.SERVICES.values() for path in validate._paths(model)]
+
+
+@given(st.lists(st.tuples(st.sampled_from(KEYS), st.sampled_from([0, 1]), JUNK), min_size=1, max_size=3))
+def test_whatever_is_declared_is_taken_or_refused_with_a_reason(faults):
+    """Each fault puts junk at a key, or under the same name one level higher."""
+    data = service(**WIDE)
+    for path, cut, value in faults:
+        inside = data
+        for part in path[: max(0, len(path) - 1 - cut)]:
+            inside[part] = inside[part] if isinstance(inside.get(part), dict) else {}
+            inside = inside[part]
+        inside[path[-1]] = value
+    before = copy.deepcopy(data)
+    try:
+        validate.services([data, service(name="b", listen={"port": 1})])
+    except InvalidError as error:
+        json.dumps([problem.as_dict() for problem in error.problems], allow_nan=False)
+    assert str(data) == str(before)
 
 
 def test_a_profile_is_not_called_unknown_where_profiles_are_not_known():
