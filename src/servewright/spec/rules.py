@@ -8,9 +8,8 @@ from contextlib import suppress
 from itertools import combinations
 from typing import Any
 
-from ansible_collections.servewright.llm.plugins.module_utils.host import attention
+from ansible_collections.servewright.llm.plugins.module_utils.host import attention, port_plan
 from ansible_collections.servewright.llm.plugins.module_utils.host.nccl import debug
-from ansible_collections.servewright.llm.plugins.module_utils.host.preflight import port_plan
 from servewright.engines import ENGINES
 from servewright.engines.base import extra, flag_words
 from servewright.nccl.profiles import AUTO, Profile, built_in

@@ -145,7 +145,7 @@ CASES = [
         "[0].options.nccl_port: 30000 (NCCL) is also the HTTP port of this service (declare another port for one",
     ),
     (
-        service(engine="vllm", extra_args={"--master-port": 30000}),
+        service(engine="vllm", extra_args={"nnodes": 2, "--master-port": 30000}),
         "[0].extra_args.--master-port: 30000 (rendezvous) is also the HTTP port of this service",
     ),
     (service(user="root"), "[0].user: an engine must not run as root"),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from .. import attention
-from . import arguments
+from .. import arguments, attention
 from .check import fatal, warning
 from .model import declared_config
 

@@ -9,10 +9,10 @@ import os
 import pkgutil
 import re
 
-from .. import files, paths
+from .. import arguments, files, paths
 
 # engine_script is only read here, as text; the import has Ansible send it, too.
-from . import arguments, engine_facts, engine_process, engine_script
+from . import engine_facts, engine_process, engine_script
 from .check import fatal, passed, warning
 
 TIMEOUT_SECONDS = 180  # importing an engine from a cold disk takes a minute

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 
-from .. import safetensors
-from . import arguments
+from .. import arguments, safetensors
 from .check import fatal, passed, warning
 from .model import GIB, NO_WEIGHTS, declared_config, read_config
 

@@ -8,8 +8,8 @@ import json
 import os
 import re
 
-from .. import safetensors, users
-from . import arguments, engine_process
+from .. import arguments, safetensors, users
+from . import engine_process
 from .check import fatal, passed, warning
 
 GIB = 1 << 30

@@ -6,9 +6,9 @@ import fcntl
 import socket
 import struct
 
-from .. import paths, ports, proc, releases
+from .. import arguments, paths, port_plan, ports, proc, releases
 from ..errors import DamagedError, HostError
-from . import arguments, port_plan, unit_override
+from . import unit_override
 from .check import fatal, passed, warning
 
 UNPRIVILEGED = "/proc/sys/net/ipv4/ip_unprivileged_port_start"

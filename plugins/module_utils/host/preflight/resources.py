@@ -7,9 +7,9 @@ import pwd
 import re
 import time
 
-from .. import commands, proc, systemd
+from .. import arguments, commands, proc, systemd
 from ..errors import HostError
-from . import arguments, unit_override
+from . import unit_override
 from .check import fatal, passed, warning
 
 SHM = "/dev/shm"

@@ -7,7 +7,8 @@ import os
 import pkgutil
 
 # toolchain_script is only read here, as text; the import has Ansible send it, too.
-from . import arguments, engine_process, toolchain_script
+from .. import arguments
+from . import engine_process, toolchain_script
 from .check import fatal, warning
 
 # What compiles at run time: distribution, distributions that make it needless, tools, what for, source.

@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
-from ansible_collections.servewright.llm.plugins.module_utils.host import paths, ports, proc, releases
-from ansible_collections.servewright.llm.plugins.module_utils.host.preflight import network, port_plan
+from ansible_collections.servewright.llm.plugins.module_utils.host import paths, port_plan, ports, proc, releases
+from ansible_collections.servewright.llm.plugins.module_utils.host.preflight import network
 from tests.unit.host.preflight.conftest import drop_in, said
 
 
