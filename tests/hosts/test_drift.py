@@ -8,7 +8,7 @@ import struct
 import pytest
 
 from tests.hosts.commands import Library, invocation, rendered, service
-from tests.hosts.mutations import PACKAGES, TABLE
+from tests.hosts.mutations import PACKAGES, RELEASE, TABLE
 
 # Little is asked of what serves: what the gates find is the matter of other tests.
 VERIFY = {**service()["verify"], "stable": 0, "stall_timeout": 30, "burst": {"requests": 0}, "long_prompt": 0}
@@ -132,6 +132,18 @@ def test_a_mutation_is_found_alone_and_mended(library, mutation):
         assert (invocation(library.host) != changed) == mutation.restarts
     elif not mutation.restarts:
         assert invocation(library.host) == changed
+
+
+def test_nothing_is_stopped_for_a_release_whose_secrets_are_lost(library):
+    """A restart is due for another reason, and allowed; the start after the stop could not succeed."""
+    before = invocation(library.host)
+    library.host.run(f"mv {RELEASE}/environment /root/ && echo NCCL_SHM_DISABLE=1 > /etc/nccl.conf")
+    found = repair(library, allow_restart=True)
+    assert ids(found) == {"release.damaged", "nccl.conf"}
+    assert (found["verdict"], f"{RELEASE}/environment is missing" in found["message"]) == ("refused", True), found
+    assert invocation(library.host) == before
+    library.host.run(f"mv /root/environment {RELEASE}/ && rm /etc/nccl.conf")
+    assert look(library)["verdict"] == "ok"
 
 
 def test_what_is_moved_aside_is_kept_under_its_old_path(library):

@@ -142,7 +142,7 @@ def rollback(service, to, requester="", reason="", lock_wait=0.0):
     number = to if to is not None else retention.before(service, current)
     if number is None:
         return result(service, "refused", message=f"no release was committed before {current}")
-    release = releases.load(service, number)
+    release = releases.startable(service, number)
     stops = displaced(release)
     with lock.held({service, *stops}, requester, reason, lock_wait) as notes:
         transaction.finish_interrupted([service])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 
 from . import files, paths
@@ -40,6 +41,15 @@ def load(service, number):
         )
     if unit_on_disk(service, number) != unit_text(release, number):
         raise DamagedError(f"the unit in {folder(service, number)} was edited by hand or is missing")
+    return release
+
+
+def startable(service, number):
+    """A release as load() gives it, whose secrets are there, too. Raises what load() raises."""
+    release = load(service, number)
+    lost = secrets_lost(release, number)
+    if lost:
+        raise DamagedError(f"{lost}; release {number} cannot be started without")
     return release
 
 
@@ -82,6 +92,16 @@ def secret_text(release, secrets):
 
 def secret_on_disk(service, number):
     return (files.read_bytes(os.path.join(folder(service, number), "environment")) or b"").decode("utf-8", "replace")
+
+
+def secrets_lost(release, number):
+    """What of the environment file of a release is not there, as text, or ""; only with all of it can it be started."""
+    path = os.path.join(folder(release["service"], number), "environment")
+    text = secret_on_disk(release["service"], number)
+    names = [name for name in sorted(release["secrets"]) if not re.search(f'^{name}="', text, re.MULTILINE)]
+    if not names:
+        return ""
+    return "{} has no value of {}".format(path, ", ".join(names)) if os.path.exists(path) else f"{path} is missing"
 
 
 def find(release, secrets):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.servewright.llm.plugins.module_utils.host import difference, releases
+from ansible_collections.servewright.llm.plugins.module_utils.host import deploy, difference, releases
 from ansible_collections.servewright.llm.plugins.module_utils.host.errors import DamagedError, HostError, RefusedError
 from servewright.release.render import render
 from servewright.spec import validate
@@ -53,6 +53,30 @@ def test_a_secret_that_no_environment_holds_is_refused(root, tmp_path, content, 
     (tmp_path / "key").write_bytes(content)
     with pytest.raises(RefusedError, match=f"secret KEY.*{said}"):
         releases.secret_text(rendered(secrets={"KEY": {"file": str(tmp_path / "key")}}), {})
+
+
+@pytest.mark.parametrize(
+    ("content", "lost"),
+    [
+        ('A="1"\nB="two\nlines"\n', ""),
+        ('A="1"\n', "has no value of B"),
+        ("", "has no value of A, B"),
+        (None, "environment is missing"),
+    ],
+)
+def test_a_release_without_its_secrets_cannot_be_started_or_gone_back_to(root, content, lost):
+    number = releases.stage(rendered(secrets={"A": {"variable": "a"}, "B": {"variable": "b"}}), "")
+    releases.commit("tiny", releases.stage(rendered(), ""), 2)
+    path = Path(releases.folder("tiny", number)) / "environment"
+    path.unlink() if content is None else path.write_text(content)
+    assert releases.startable("tiny", 2) == rendered()
+    if not lost:
+        assert releases.startable("tiny", number)["secrets"]
+        return
+    with pytest.raises(DamagedError, match=lost):
+        releases.startable("tiny", number)
+    back = deploy.rollback("tiny", number)
+    assert (back["verdict"], lost in back["message"]) == ("error", True)
 
 
 def test_the_same_content_is_found_again_and_another_secret_is_not(root):

@@ -66,7 +66,7 @@ def _damaged(service, error):
         str(error),
         [str(error)],
         "nothing can be compared, and the service cannot be deployed",
-        f"restore the file, or roll back to a release that is whole: {paths.releases(service)}",
+        f"restore the file; the releases are in {paths.releases(service)}",
         PERSON,
     )
     return dict(new, service=service)

@@ -8,7 +8,7 @@ import zipfile
 
 from .. import files, library, paths, releases, systemd, timers
 from ..watch import timer
-from .finding import UNDO, finding
+from .finding import PERSON, UNDO, finding
 
 
 def find(subject):
@@ -20,6 +20,17 @@ def find(subject):
             "deploys and rollbacks refuse this release",
             "write it again from release.json",
             UNDO,
+        )
+    lost = releases.secrets_lost(subject.release, subject.number)
+    if lost:
+        yield finding(
+            "release.damaged",
+            f"the release cannot be started again: {lost}",
+            [lost],
+            "the service does not come back after a crash or a boot, and deploys and repairs refuse to stop it",
+            'write it again, of root and mode 0600, with a line NAME="value" for each secret; what still runs has them in '
+            f"/proc/{subject.pid or 'PID'}/environ",
+            PERSON,
         )
     environment = os.path.join(subject.folder, "environment")
     state = os.stat(environment) if os.path.exists(environment) else None

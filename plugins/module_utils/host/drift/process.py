@@ -78,6 +78,8 @@ def _lines(field):
 
 def _secrets(subject):
     """Secrets that the process has with other values than the release; names only."""
+    if releases.secrets_lost(subject.release, subject.number):
+        return  # told as damage: a restart could not mend it
     running = proc.environment(subject.pid) or {}
     on_disk = releases.secret_on_disk(subject.service, subject.number)
     names = [

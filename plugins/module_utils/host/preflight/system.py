@@ -27,12 +27,12 @@ def space(subject):
 
 
 def intact(subject):
-    """What servewright wrote for this service earlier is still what it wrote."""
+    """What servewright wrote for this service earlier is still what it wrote, so that it can be gone back to."""
     service = subject.release["service"]
     try:
         pointer = releases.committed(service)
         if pointer is not None:
-            releases.load(service, pointer["release"])
+            releases.startable(service, pointer["release"])
     except DamagedError as error:
-        return [fatal(str(error), "roll back to a release that is whole, or restore the file")]
+        return [fatal(str(error), "restore the file; 'servewright drift' says more")]
     return []

@@ -267,8 +267,8 @@ def test_a_committed_release_that_somebody_edited(subject, monkeypatch):
 
     assert system.intact(subject()) == []
     monkeypatch.setattr(releases, "committed", lambda service: {"release": 3})
-    monkeypatch.setattr(releases, "load", lambda service, number: {})
+    monkeypatch.setattr(releases, "startable", lambda service, number: {})
     assert system.intact(subject()) == []
-    monkeypatch.setattr(releases, "load", load)
-    repair = "roll back to a release that is whole, or restore the file"
+    monkeypatch.setattr(releases, "startable", load)
+    repair = "restore the file; 'servewright drift' says more"
     assert said(system.intact(subject())) == [("fatal", "release 3 of tiny was edited", repair)]
