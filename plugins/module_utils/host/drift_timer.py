@@ -6,6 +6,9 @@ from . import difference, timers
 from .commands import run
 from .errors import HostError
 
+# A look that was missed while the host was down is due at once when it boots, before the services are there.
+_BOOTED = "After=multi-user.target\n"
+
 
 def units(host):
     """Units of the timer that a host declares, by name."""
@@ -15,6 +18,7 @@ def units(host):
         "Look for drift of servewright services",
         "drift" + (f" --metrics-folder {folder}" if folder else ""),
         timer and f"OnCalendar={timer['schedule']}\nPersistent=true",
+        _BOOTED,
     )
 
 

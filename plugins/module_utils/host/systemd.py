@@ -53,10 +53,18 @@ def active(state):
 
 def stopping(unit, state):
     """True while somebody has a unit stopped: one that ends by itself passes through the same state, unasked."""
-    if state["ActiveState"] != "deactivating":
-        return False
+    return state["ActiveState"] == "deactivating" and _job(unit) in ("stop", "restart")
+
+
+def awaiting(unit, state):
+    """True while a unit is down only because its start waits for that of others, as during a boot."""
+    return state["ActiveState"] in ("inactive", "failed") and _job(unit) in ("start", "restart")
+
+
+def _job(unit):
+    """What systemd does with a unit or is to do next, such as `start`; "" when it is asked for nothing."""
     job = run(["systemctl", "list-jobs", "--no-legend", "--no-pager", unit]).stdout.split()  # number, unit, type, state
-    return job[2:3] in (["stop"], ["restart"])
+    return job[2] if job else ""
 
 
 def running(pattern):

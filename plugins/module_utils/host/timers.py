@@ -6,10 +6,11 @@ from . import files, library, paths, systemd
 from .commands import run
 
 
-def units(name, description, command, when):
+def units(name, description, command, when, order=""):
     """Text of the two units of a timer, by file name.
 
-    `command` are words for host.pyz, `when` is the content of [Timer]; None: there is to be no such timer.
+    `command` are words for host.pyz, `when` is the content of [Timer]; None: there is to be no such timer. `order` are
+    lines for [Unit] of the service, each with its end.
     """
     if when is None:
         return {f"{name}.service": None, f"{name}.timer": None}
@@ -17,7 +18,7 @@ def units(name, description, command, when):
         f"{name}.service": f"""# Written by servewright.
 [Unit]
 Description={description}
-# Runs by hand, one after the other, are no loop.
+{order}# Runs by hand, one after the other, are no loop.
 StartLimitIntervalSec=0
 
 [Service]

@@ -76,6 +76,9 @@ def test_a_service_that_was_never_committed_is_healthy_and_an_unknown_one_is_not
         ("deactivating", "stop-post", 2, "", ["service.restarting"]),
         ("failed", "failed", 2, "", ["service.down"]),
         ("inactive", "dead", 0, "", ["service.down"]),
+        ("inactive", "dead", 0, "start", []),  # a boot that waits for the network
+        ("failed", "failed", 2, "restart", []),
+        ("inactive", "dead", 0, "stop", ["service.down"]),
     ],
 )
 def test_a_service_that_ends_by_itself_is_told_from_one_that_is_started_or_stopped(

@@ -28,8 +28,8 @@ def find(subject):
             f"the release cannot be started again: {lost}",
             [lost],
             "the service does not come back after a crash or a boot, and deploys and repairs refuse to stop it",
-            'write it again, of root and mode 0600, with a line NAME="value" for each secret; what still runs has them in '
-            f"/proc/{subject.pid or 'PID'}/environ",
+            'write it again, of root and mode 0600, with a line NAME="value" for each secret; what still runs has them '
+            f"in /proc/{subject.pid or 'PID'}/environ",
             PERSON,
         )
     environment = os.path.join(subject.folder, "environment")

@@ -46,7 +46,9 @@ class Subject:
         """What somebody has systemd do with the unit at this moment, or ""."""
         state = self.state
         begins = state["ActiveState"] == "activating" and state["SubState"] != "auto-restart" and not state["NRestarts"]
-        return "being started" if begins else "being stopped" if systemd.stopping(self.unit, state) else ""
+        if begins or systemd.awaiting(self.unit, state):
+            return "being started"
+        return "being stopped" if systemd.stopping(self.unit, state) else ""
 
     @cached_property
     def files(self):
