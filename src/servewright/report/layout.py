@@ -19,10 +19,14 @@ LABEL = 10
 
 def labelled(label: str, text: object, width: int | None, style: str = "faint") -> list[Line]:
     """A label and its text, which is wrapped beside it; `width` None leaves it on one line."""
-    first = f"{INDENT}{label:<{LABEL}}"
-    room = width and max(20, width - len(first))
+    return beside((f"{INDENT}{label:<{LABEL}}", style), text, width)
+
+
+def beside(head: Part, text: object, width: int | None, style: str = "") -> list[Line]:
+    """A head and its text in a style, which is wrapped beside it; `width` None leaves it on one line."""
+    room = width and max(20, width - len(head[0]))
     lines = [part for line in str(text).splitlines() for part in _wrap(clean(line), room)] or [""]
-    return [[(first, style), (lines[0], "")], *([(" " * len(first), ""), (line, "")] for line in lines[1:])]
+    return [[head, (lines[0], style)], *([(" " * len(head[0]), ""), (line, style)] for line in lines[1:])]
 
 
 def _wrap(text: str, room: int | None) -> list[str]:

@@ -30,10 +30,11 @@ def markdown(result: RunResult, code: int) -> str:
     lines += _services(result)
     for suite in suites(result):
         bad = [case for case in suite.cases if case.outcome in BAD]
+        shown = [*bad, *(case for case in suite.cases if case.outcome == "warning")]
         service = _service(result, suite)
-        if bad or (service and plan.groups(service)):
+        if shown or (service and plan.groups(service)):
             lines += [f"### {prose(suite.name)}", ""]
-            lines += _cases(bad) if bad else []
+            lines += _cases(shown) if shown else []
             lines += _changes(service or {})
             lines += _log(suite) if bad else []
     return "\n".join(lines).rstrip() + "\n"
@@ -56,8 +57,11 @@ def _services(result: RunResult) -> Iterator[str]:
         for host, found in result.hosts.items()
         for service in found.services
     ]
+    head = ["host", "service", "verdict", "outcome", "took"]
+    if not any(row[-1] for row in rows):
+        head, rows = head[:-1], [row[:-1] for row in rows]
     if rows:
-        yield from _table(("host", "service", "verdict", "outcome", "took"), rows)
+        yield from _table(head, rows)
 
 
 def _release(service: dict[str, Any]) -> str:
@@ -68,7 +72,9 @@ def _release(service: dict[str, Any]) -> str:
 def _cases(cases: Iterable[Case]) -> Iterator[str]:
     for case in cases:
         place = f" ({code(f'{case.file}:{case.line}')})" if case.file else ""
-        yield f"- **{prose(case.kind)} {prose(case.name)}**: {prose(case.message)}{place}"
+        name = f"{prose(case.kind)} {prose(case.name)}"
+        name = f"**{name}**" if case.outcome in BAD else f"{name} (warning)"
+        yield f"- {name}: {prose(case.message)}{place}"
         yield from (f"  - {prose(line)}" for line in case.detail.splitlines() if line.startswith(_TO_READ))
     yield ""
 

@@ -10,7 +10,7 @@ from typing import Any
 from servewright.driver.results import HostResult, RunResult
 from servewright.report import plan, proof, tables
 from servewright.report.exit_code import MEANING
-from servewright.report.layout import Line, labelled
+from servewright.report.layout import Line, beside, labelled
 from servewright.report.service import block, word
 from servewright.report.style import clean
 
@@ -95,7 +95,7 @@ def _body(result: RunResult, width: int | None, verbose: bool) -> list[Line]:
     for _, block_ in sorted(blocks, key=lambda item: item[0]):
         lines += [[], *block_] if lines and len(block_) > 1 else block_
     if result.command == "plan":
-        return [*lines, *([[]] if lines else []), *_plan(result)]
+        return [*lines, *([[]] if lines else []), *_plan(result, width)]
     verdicts = Counter(word(service)[0] for found in result.hosts.values() for service in found.services)
     if verdicts.total() > 1 and result.command in _COUNTED:
         summary = ", ".join(f"{count} {what}" for what, count in verdicts.items())
@@ -103,9 +103,10 @@ def _body(result: RunResult, width: int | None, verbose: bool) -> list[Line]:
     return lines
 
 
-def _plan(result: RunResult) -> list[Line]:
+def _plan(result: RunResult, width: int | None) -> Iterable[Line]:
     """What the plan comes down to, for each host."""
-    return [[(f"{host}: ", "strong"), (text, style)] for host, text, style in plan.summary(result)]
+    for host, found, style in plan.summary(result):
+        yield from beside((f"{host}: ", "strong"), found, width, style)
 
 
 def _of_service(host: str, service: dict[str, Any], command: str, width: int | None, verbose: bool) -> _Block:

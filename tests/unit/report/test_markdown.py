@@ -21,6 +21,10 @@ def test_a_plan_can_be_read_in_a_comment() -> None:
     assert "- **gpu1**: 1 service restarts (&#126;6 min down), 1 stopped for it (service other), 1 unchanged" in text
     assert "| restart | `flag --attention-backend` | `flashinfer` | `triton` | `group_vars/llm.yml:34` |" in text
     assert "| restart | `secret KEY` | `(secret)` | `(secret, changed)` |" in text
+    # A warning stands beside the changes; what nothing has is no column.
+    assert "- preflight drop_ins (warning): x.conf\n  - repair: rm\n" in text
+    assert "| host | service | verdict | outcome |\n" in text
+    assert "| took |" in markdown(everything(), 4)
 
 
 def test_changes_are_told_also_when_they_do_not_count_in_the_exit_code() -> None:

@@ -63,6 +63,15 @@ def test_the_dearest_comes_first_and_the_sum_last() -> None:
     assert lines[-2] == "gpu2: 1 unchanged"
 
 
+def test_the_sum_fits_the_terminal() -> None:
+    lines = as_text(text(planned(), 0, 60), colour=False).splitlines()
+    assert lines[-3:] == [
+        "gpu1: 1 service restarts (~6 min down), 1 stopped for it",
+        "      (service other), 1 unchanged",
+        "gpu2: 1 unchanged",
+    ]
+
+
 def test_a_source_is_told_from_where_one_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     source = {"origin": "profile pcie v1", "file": str(tmp_path / "hosts/llm.yml"), "line": 3}
