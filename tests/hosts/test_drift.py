@@ -146,6 +146,26 @@ def test_nothing_is_stopped_for_a_release_whose_secrets_are_lost(library):
     assert look(library)["verdict"] == "ok"
 
 
+def test_a_variable_that_systemd_is_configured_with_is_named_and_nothing_is_stopped_for_it(library):
+    """systemctl unset-environment does nothing for it, and the gates would fail every start that has it."""
+    before, conf = invocation(library.host), "/etc/systemd/system.conf.d/zz.conf"
+    text = r"[Manager]\nDefaultEnvironment=SITE=1 LC_TIME=C\n"
+    library.host.run(f"mkdir -p $(dirname {conf}) && printf '{text}' > {conf}")
+    library.host.run("echo NCCL_SHM_DISABLE=1 > /etc/nccl.conf && systemctl daemon-reexec")
+    found = repair(library)
+    assert ids(found) == {"host.manager_environment", "nccl.conf"}
+    assert "host.manager_environment could not be undone: systemctl unset-environment" in found["message"]
+    refused = repair(library, allow_restart=True)
+    assert (refused["verdict"], "that are not declared: SITE" in refused["message"]) == ("refused", True), refused
+    assert invocation(library.host) == before
+    # A locale is no difference.
+    again = "systemctl daemon-reexec && systemctl restart kimi"
+    library.host.run(f"sed -i s/SITE=1// {conf} && rm /etc/nccl.conf && {again}")
+    assert library.call("verify", "kimi")["verdict"] == "ok"
+    library.host.run(f"rm {conf} && {again}")
+    assert look(library)["verdict"] == "ok"
+
+
 def test_what_is_moved_aside_is_kept_under_its_old_path(library):
     path = "/etc/systemd/system/kimi.service.d/mine.conf"
     for text in ("one", "two"):

@@ -12,6 +12,7 @@ from .nccl import debug
 _SYSTEMD = frozenset(
     (
         "LANG",
+        "LANGUAGE",
         "USER",
         "LOGNAME",
         "HOME",
@@ -89,9 +90,15 @@ def environment(release, pid, names=None):
     if names is None:
         for name in sorted(set(release["secrets"]) - set(running)):
             found.append({"field": "environment." + name, "declared": "(secret)", "running": None})
-        for name in sorted(set(running) - set(declared) - set(release["secrets"]) - _SYSTEMD - debug.ours(running)):
+        for name in undeclared(release, running):
             found.append({"field": "environment." + name, "declared": None, "running": "(not shown)"})
     return found
+
+
+def undeclared(release, environment):
+    """Names of an environment that neither the release declares nor systemd or a transaction sets."""
+    names = set(environment) - set(release["environment"]) - set(release["secrets"]) - debug.ours(environment)
+    return sorted(name for name in names - _SYSTEMD if not name.startswith("LC_"))  # locale.conf(5), as LANG
 
 
 def tree(release, state):

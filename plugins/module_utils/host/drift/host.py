@@ -78,7 +78,8 @@ def _manager(subject, old, new):
     names = [name for name in _differing(old, new) if name not in subject.release["environment"]]
     if not names:
         return
-    undo = "systemctl unset-environment {}; look in /etc/systemd/system.conf, too".format(" ".join(names))
+    where = "what stays is set by DefaultEnvironment= in /etc/systemd/system.conf or system.conf.d"
+    undo = "systemctl unset-environment {}; {}".format(" ".join(names), where)
     # Only digests of the old values are kept, so what had one cannot be put back.
     known = any(name in old for name in names)
     yield finding(

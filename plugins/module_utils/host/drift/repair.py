@@ -33,8 +33,9 @@ def mend(found, restart_allowed):
         found = look(service)
         if notes:
             break
-    left = {one["id"] for one in found["findings"]}
-    mended = list({one["id"]: one for one in mended if one["id"] not in left}.values())
+    left, undone = {one["id"] for one in found["findings"]}, {one["id"]: one for one in mended}
+    notes += [f"{name} could not be undone: {one['repair']}" for name, one in undone.items() if name in left]
+    mended = [one for name, one in undone.items() if name not in left]
     by = {one["mended_by"] for one in found["findings"]}
     due = RESTART in by and _may_restart(found, restart_allowed)
     if GATES in by and not due:

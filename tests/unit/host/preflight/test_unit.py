@@ -5,12 +5,18 @@ from __future__ import annotations
 import math
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from ansible_collections.servewright.llm.plugins.module_utils.host import systemd
 from ansible_collections.servewright.llm.plugins.module_utils.host.errors import HostError
-from ansible_collections.servewright.llm.plugins.module_utils.host.preflight import resources, unit, unit_override
+from ansible_collections.servewright.llm.plugins.module_utils.host.preflight import (
+    manager,
+    resources,
+    unit,
+    unit_override,
+)
 from tests.unit.host.preflight.conftest import drop_in, said
 
 
@@ -55,6 +61,22 @@ def test_a_drop_in_that_no_engine_survives_is_fatal_and_any_other_is_named(subje
     ((found, message, repair),) = said(unit.drop_ins(subject(gpus=gpus)))
     assert (found, path in message) == (severity, True)
     assert repair.startswith("take that line out" if severity == "fatal" else "declare what it does")
+
+
+@pytest.mark.parametrize(
+    ("handed", "named"),
+    [
+        ("LANG=C.UTF-8\nLC_TIME=de_DE.UTF-8\nLANGUAGE=de\nPATH=/usr/bin\n", ""),
+        ("PATH=/usr/bin\nNCCL_ALGO=Tree\nHTTP_PROXY=x\n", "HTTP_PROXY, NCCL_ALGO"),
+        ("DECLARED=2\nSECRET=3\n", ""),  # what the unit sets wins
+    ],
+)
+def test_a_variable_for_every_service_that_is_not_declared_is_fatal(subject, monkeypatch, handed, named):
+    monkeypatch.setattr(manager.host, "run", lambda argv: SimpleNamespace(stdout=handed))
+    found = said(manager.environment(subject(environment={"DECLARED": "1"}, secrets={"SECRET": {}})))
+    assert [(severity, message.partition(": ")[2]) for severity, message, _repair in found] == (
+        [("fatal", named)] if named else []
+    )
 
 
 def test_what_systemd_says_of_the_unit_is_fatal_but_for_what_the_first_deploy_brings(subject, monkeypatch):
