@@ -76,6 +76,8 @@ class _Sources:
             return self._at(_PLAIN[field])
         if kind == "flag":
             return self._flag(name)
+        if kind == "host":
+            return self._place((HOST_VARIABLE, name)) or _words("not declared")
         if kind == "secret":
             return self._at(("secrets", name))
         if kind == "service":

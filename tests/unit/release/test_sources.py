@@ -31,6 +31,7 @@ def variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, obje
             ),
         ],
         "servewright_nccl_profiles": [PROFILE],
+        "servewright_host": {"drift_timer": {"schedule": "hourly"}},
     }
     path = tmp_path / "llm.yml"
     path.write_text(yaml.safe_dump(declared, sort_keys=False))
@@ -82,6 +83,8 @@ def found(variables: dict[str, object], field: str, new: object = "x") -> tuple[
         ("verify.stable", "default", ""),
         ("keep.days", "default", ""),
         ("expected.tp_size", "default", ""),
+        ("host drift_timer", "", "drift_timer"),
+        ("unit drop-in", "", ""),
         ("running process", "", ""),
         ("unit file", "", ""),
         ("unit file Service.RestartSec", "", ""),
