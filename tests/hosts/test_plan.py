@@ -140,12 +140,78 @@ def test_what_was_done_by_hand_stands_beside_what_is_declared(shared_host, decla
         "unit file",
         "unit file Service.TimeoutStopSec",
         "unit loaded",
+        "unit drop-in",
     }
     proto = changes["running environment.NCCL_PROTO"]
     assert (proto["old"], proto["new"], proto["consequence"]) == ("Simple", "LL", "restart")
     assert proto["source"]["origin"].startswith("profile pcie-ll-ring")
     timeout = changes["unit file Service.TimeoutStopSec"]
     assert (timeout["old"], timeout["new"], timeout["consequence"]) == ("99", "11", "reload")
+
+
+DROP_IN = "/etc/systemd/system/kimi.service.d/x.conf"
+WITH_DROP_IN = f"mkdir -p $(dirname {DROP_IN}) && printf '[Service]\\nEnvironment=NCCL_ALGO=Tree\\n' > {DROP_IN}"
+PACKAGES = "/opt/servewright/engines/sglang-0.5.23/lib/python3.11/site-packages"
+# What would change the next start, seen by neither systemd nor the running process; and its end.
+MEANWHILE = [
+    (WITH_DROP_IN, f"rm -r $(dirname {DROP_IN})"),
+    (WITH_DROP_IN.replace("kimi.service.d", "service.d"), "rm -r /etc/systemd/system/service.d"),
+    (f"cp -a {PACKAGES}/sglang /root/ && echo '# mine' >> {PACKAGES}/sglang/launch_server.py",
+     f"rm -r {PACKAGES}/sglang && mv /root/sglang {PACKAGES}/"),
+    ("echo x > /opt/simulator/model/notes.txt", "rm /opt/simulator/model/notes.txt"),
+]  # fmt: skip
+
+
+def test_a_saved_plan_is_not_applied_to_another_engine_model_or_drop_in(shared_host, declare, tmp_path):
+    path, saved = declare(**{**CHANGED, "environment": {"EXTRA": "4"}}), tmp_path / "plan.json"
+    before = invocation(shared_host)
+    assert servewright("plan", "-i", path, "--out", str(saved)).code == 0
+    for change, undo in MEANWHILE:
+        shared_host.run(change)
+        try:
+            refused = servewright("deploy", "-i", path, "--plan", str(saved))
+        finally:
+            shared_host.run(undo)
+        assert (refused.code, "the host has changed since the plan was made" in refused.text) == (3, True), refused.text
+    assert invocation(shared_host) == before
+    again = servewright("plan", "-i", path).service()
+    assert again["fingerprint"] == json.loads(saved.read_text())["hosts"]["gpu1"]["services"][0]["fingerprint"]
+
+
+def test_a_drop_in_that_the_process_has_not_taken_up_is_told_and_left(shared_host, declare):
+    path = declare(**CHANGED)
+    assert servewright("deploy", "-i", path).code == 0
+    before = invocation(shared_host)
+    shared_host.run(f"{WITH_DROP_IN} && systemctl daemon-reload")
+    try:
+        planned = servewright("plan", "-i", path, "--detailed-exitcode")
+        (change,) = planned.service()["changes"]
+        assert (planned.code, change["field"], change["old"], change["consequence"]) == (
+            2, "unit drop-in", DROP_IN, "none"
+        )  # fmt: skip
+        assert servewright("deploy", "-i", path).service()["verdict"] == "unchanged"
+        assert servewright("drift", "-i", path, "--repair").service()["verdict"] == "mended"
+        assert servewright("plan", "-i", path, "--detailed-exitcode").code == 0
+    finally:
+        shared_host.run(f"rm -rf $(dirname {DROP_IN}); systemctl daemon-reload")
+    assert invocation(shared_host) == before
+
+
+UNIT = "/etc/systemd/system/kimi.service"
+
+
+@pytest.mark.parametrize(
+    ("change", "what"), [(f"rm {UNIT} && systemctl mask kimi", "a link to /dev/null"), (f": > {UNIT}", "empty")]
+)
+def test_a_unit_that_is_gone_is_one_line_of_a_plan(shared_host, declare, change, what):
+    shared_host.run(f"cp -a {UNIT} /root/unit && {change}")
+    try:
+        planned = servewright("plan", "-i", declare(**CHANGED))
+    finally:
+        shared_host.run(f"rm {UNIT} && mv /root/unit {UNIT} && systemctl daemon-reload")
+    (line,) = planned.service()["changes"]
+    assert (line["field"], line["old"]) == ("unit file", f"{what}, which masks it")
+    assert planned.code == 3, planned.text
 
 
 def test_a_secret_is_changed_or_unchanged_and_nothing_more(shared_host, declare, tmp_path):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 
-from . import difference, files, paths, releases, systemd, timers, truth
+from . import difference, drop_ins, files, paths, releases, systemd, timers, truth
 from .results import result
 from .watch import timer
 
@@ -15,7 +16,8 @@ def assess(release, secrets):
     """What a release would change, without touching anything.
 
     `secrets` are values by name. Gives {"release", "secrets": text of the environment file, "displaces": names of the
-    services that would have to stop, "result": verdict `changes` or `unchanged`}.
+    services that would have to stop, "left": what differs and a deploy leaves, as changes, "result": verdict `changes`
+    or `unchanged`}.
     """
     service = release["service"]
     text = releases.secret_text(release, secrets)
@@ -37,7 +39,8 @@ def assess(release, secrets):
         changes += _unit(service, number, state) + _watch(releases.load(service, number))
     verdict = "changes" if changes else "unchanged"
     found = result(service, verdict, changes=changes, release=number, previous=number)
-    return {"release": release, "secrets": text, "displaces": displaces, "result": found}
+    left = _drop_ins(service) if pointer else []
+    return {"release": release, "secrets": text, "displaces": displaces, "left": left, "result": found}
 
 
 def between(pointer, release, secrets):
@@ -91,8 +94,12 @@ def _of_process(item):
 def _unit(service, number, state):
     """How the unit on disk and in systemd differs from the committed release, as changes."""
     found = []
-    on_disk = files.read_bytes(paths.unit_file(service))
+    path = paths.unit_file(service)
+    on_disk = files.read_bytes(path)
     released = releases.unit_on_disk(service, number)
+    if on_disk == b"":  # that every setting is gone says less than why
+        word = "a link to /dev/null, which masks it" if os.path.islink(path) else "empty, which masks it"
+        return [{"field": "unit file", "old": word, "new": "as released", "consequence": difference.RELOAD}]
     if on_disk != released.encode():
         found.append(("unit file", "missing" if on_disk is None else "edited", "as released"))
     if on_disk not in (None, released.encode()):
@@ -104,6 +111,13 @@ def _unit(service, number, state):
     if state["NeedDaemonReload"] == "yes":
         found.append(("unit loaded", "stale", "as on disk"))
     return [{"field": f, "old": old, "new": new, "consequence": difference.RELOAD} for f, old, new in found]
+
+
+def _drop_ins(service):
+    """The files that change the unit behind its release's back, as a change that a deploy does not make."""
+    found = drop_ins.of_unit(paths.unit_name(service))
+    change = {"field": "unit drop-in", "old": ", ".join(found), "new": "left; drift --repair moves it aside"}
+    return [dict(change, consequence=difference.NONE)] if found else []
 
 
 def _watch(release):

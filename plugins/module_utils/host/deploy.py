@@ -13,6 +13,7 @@ from . import (
     preflight,
     releases,
     retention,
+    surroundings,
     systemd,
     transaction,
     users,
@@ -79,25 +80,25 @@ def _assessed_all(declared, secrets, check, plan, timer):
 
     `timer` are changes of the host itself.
     """
-    items = [_assessed(release, secrets) for release in declared]
-    for item in items:
-        service, found = item["release"]["service"], item["result"]
-        if found["verdict"] not in ("changes", "unchanged"):
-            continue
-        if check:
-            found.update(declared=item["release"]["digest"], fingerprint=fingerprint.of(item, timer))
-            if restarts(found["changes"]):
-                found["downtime"] = downtime.expected(service, item["release"]["model"]["path"])
-        message = fingerprint.mismatch(item, plan, timer) if plan is not None else None
-        if message:
-            found.update(verdict="refused", message=message)
-    return items
+    now = surroundings.Now()
+    return [_assessed(release, secrets.get(release["service"], {}), check, plan, timer, now) for release in declared]
 
 
-def _assessed(release, secrets):
+def _assessed(release, secrets, check, plan, timer, now):
     """A declared release with its result so far, or with the error that assessing it met."""
     try:
-        return assess(release, secrets.get(release["service"], {}))
+        item = assess(release, secrets)
+        found = item["result"]
+        if check:
+            found.update(declared=release["digest"], fingerprint=fingerprint.of(item, timer, now))
+            if restarts(found["changes"]):
+                found["downtime"] = downtime.expected(release["service"], release["model"]["path"])
+            if item["left"]:
+                found.update(verdict="changes", changes=found["changes"] + item["left"])
+        message = fingerprint.mismatch(item, plan, timer, now) if plan is not None else None
+        if message:
+            found.update(verdict="refused", message=message)
+        return item
     except HostError as error:
         return {"release": release, "result": result(release["service"], verdict_of(error), message=str(error))}
 
