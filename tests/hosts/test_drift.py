@@ -8,7 +8,7 @@ import struct
 import pytest
 
 from tests.hosts.commands import Library, invocation, rendered, service
-from tests.hosts.mutations import PACKAGES, RELEASE, TABLE
+from tests.hosts.mutations import MODEL, PACKAGES, RELEASE, TABLE
 
 # Little is asked of what serves: what the gates find is the matter of other tests.
 VERIFY = {**service()["verify"], "stable": 0, "stall_timeout": 30, "burst": {"requests": 0}, "long_prompt": 0}
@@ -137,12 +137,12 @@ def test_a_mutation_is_found_alone_and_mended(library, mutation):
 def test_nothing_is_stopped_for_a_release_whose_secrets_are_lost(library):
     """A restart is due for another reason, and allowed; the start after the stop could not succeed."""
     before = invocation(library.host)
-    library.host.run(f"mv {RELEASE}/environment /root/ && echo NCCL_SHM_DISABLE=1 > /etc/nccl.conf")
+    library.host.run(f"mv {RELEASE}/environment /root/ && touch {MODEL}/more")
     found = repair(library, allow_restart=True)
-    assert ids(found) == {"release.damaged", "nccl.conf"}
+    assert ids(found) == {"release.damaged", "model.files"}
     assert (found["verdict"], f"{RELEASE}/environment is missing" in found["message"]) == ("refused", True), found
     assert invocation(library.host) == before
-    library.host.run(f"mv /root/environment {RELEASE}/ && rm /etc/nccl.conf")
+    library.host.run(f"mv /root/environment {RELEASE}/ && rm {MODEL}/more")
     assert look(library)["verdict"] == "ok"
 
 
@@ -151,16 +151,16 @@ def test_a_variable_that_systemd_is_configured_with_is_named_and_nothing_is_stop
     before, conf = invocation(library.host), "/etc/systemd/system.conf.d/zz.conf"
     text = r"[Manager]\nDefaultEnvironment=SITE=1 LC_TIME=C\n"
     library.host.run(f"mkdir -p $(dirname {conf}) && printf '{text}' > {conf}")
-    library.host.run("echo NCCL_SHM_DISABLE=1 > /etc/nccl.conf && systemctl daemon-reexec")
+    library.host.run(f"touch {MODEL}/more && systemctl daemon-reexec")
     found = repair(library)
-    assert ids(found) == {"host.manager_environment", "nccl.conf"}
+    assert ids(found) == {"host.manager_environment", "model.files"}
     assert "host.manager_environment could not be undone: systemctl unset-environment" in found["message"]
     refused = repair(library, allow_restart=True)
     assert (refused["verdict"], "that are not declared: SITE" in refused["message"]) == ("refused", True), refused
     assert invocation(library.host) == before
     # A locale is no difference.
     again = "systemctl daemon-reexec && systemctl restart kimi"
-    library.host.run(f"sed -i s/SITE=1// {conf} && rm /etc/nccl.conf && {again}")
+    library.host.run(f"sed -i s/SITE=1// {conf} && rm {MODEL}/more && {again}")
     assert library.call("verify", "kimi")["verdict"] == "ok"
     library.host.run(f"rm {conf} && {again}")
     assert look(library)["verdict"] == "ok"
