@@ -33,7 +33,8 @@ Outcomes = Mapping[str, bool]
 def table(current: str, outcomes: Outcomes | None = None) -> str:
     """The page; `current` is the one before, `outcomes` tells by "file::function" what a run saw.
 
-    Raises ValueError when a row has neither a test nor a reason, has both, or a test names a row that is not there.
+    Raises ValueError when a row has neither a test nor a reason, has both, or no test that is named after it, or when a
+    test names a row that is not there.
     """
     rows = yaml.safe_load(ROWS.read_text(encoding="utf-8"))
     tests: dict[str, list[str]] = {row: [] for row in rows}
@@ -45,6 +46,9 @@ def table(current: str, outcomes: Outcomes | None = None) -> str:
             problems.append(f"{test} is marked with failure {row!r}, which {ROWS.name} does not have")
     for row, entry in rows.items():
         problems += [f"{ROWS.name}: row {row} has no {key!r}" for key in NEEDED if not entry.get(key)]
+        named = re.compile(r"test_.*?(?<!\d){}_{}(?!\d)".format(*row.split(".")))
+        if tests[row] and not any(named.search(test) for test in tests[row]):
+            problems.append(f"{ROWS.name}: row {row} has no test named after it; {tests[row][0]} may be it")
         if not tests[row] and not entry.get("reason"):
             problems.append(f"{ROWS.name}: row {row} has no test marked with it, and no reason why")
         if tests[row] and entry.get("reason"):

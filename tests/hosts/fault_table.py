@@ -11,8 +11,8 @@ FILES = ("tests/hosts/test_faults", "tests/hosts/test_trouble")
 ROWS = {
     "test_the_transaction_is_killed": "the transaction is killed (SIGKILL, whole unit)",
     "test_the_power_fails": "the host loses power, and boots",
-    "test_the_controller_or_the_network_dies[controller": "the controller is killed (SIGKILL, all its processes)",
-    "test_the_controller_or_the_network_dies[network": "the network is lost, then the controller is killed",
+    "test_8_12_the_controller_or_the_network_dies[controller": "the controller is killed (SIGKILL, all its processes)",
+    "test_8_12_the_controller_or_the_network_dies[network": "the network is lost, then the controller is killed",
     "test_a_disk_that_fills_up_does_not_stop_the_way_back[etc": "the disk of units and releases is full from here on",
     "test_a_disk_that_fills_up_does_not_stop_the_way_back[var": "the disk of the journals is full from here on",
 }

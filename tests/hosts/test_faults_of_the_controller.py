@@ -25,7 +25,7 @@ def faulty(testbed, simulator):
 @pytest.mark.failure("8.12")
 @pytest.mark.parametrize("step", FORWARD)
 @pytest.mark.parametrize("fault", ["controller", "network"])
-def test_the_controller_or_the_network_dies(faulty, inventory, step, fault):
+def test_8_12_the_controller_or_the_network_dies(faulty, inventory, step, fault):
     """The command line is killed with all its children, or cut off first: the transaction goes on to its verdict."""
     mark = f"{fault}-{step}"
     declared = small({"TEST_MARK": mark})

@@ -19,7 +19,7 @@ SUITES = {"bullseye": "3.9", "bookworm": "3.11", "trixie": "3.13"}
 @pytest.mark.parametrize(
     ("engine", "suite"), [("sglang", "bookworm"), ("vllm", "bookworm"), ("sglang", "bullseye"), ("vllm", "trixie")]
 )
-def test_a_service_goes_its_whole_way(hosts, inventory, engine, suite):
+def test_8_1_a_service_goes_its_whole_way(hosts, inventory, engine, suite):
     (host,) = hosts(1, prepare=partial(install, python_version=SUITES[suite]), suite=suite)
 
     def declare(**changes):
@@ -95,7 +95,7 @@ def test_the_playbooks_run_from_ansible_runner_as_in_ci(engine_host, inventory, 
 
 
 @pytest.mark.failure("8.5")
-def test_a_first_release_that_fails_leaves_nothing_running(engine_host, inventory):
+def test_8_5_a_first_release_that_fails_leaves_nothing_running(engine_host, inventory):
     path = str(
         inventory([engine_host], variables={"servewright_services": [service(environment={"SIM_EXIT_AFTER": "0"})]})
     )
@@ -106,7 +106,7 @@ def test_a_first_release_that_fails_leaves_nothing_running(engine_host, inventor
 
 
 @pytest.mark.failure("8.2", "8.3")
-def test_what_somebody_changed_by_hand_is_mended_by_the_next_deploy(engine_host, inventory):
+def test_8_2_and_8_3_what_somebody_changed_by_hand_is_mended_by_the_next_deploy(engine_host, inventory):
     host = engine_host
     path = str(inventory([host], variables={"servewright_services": [service()]}))
     assert servewright("deploy", "-i", path).code == 0

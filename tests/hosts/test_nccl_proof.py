@@ -139,7 +139,7 @@ WRONG = [
 
 @pytest.mark.failure("3.10")
 @pytest.mark.parametrize(("changes", "message"), WRONG, ids=[row[1][:50] for row in WRONG])
-def test_a_start_that_did_something_else_is_rolled_back(committed, changes, message):
+def test_3_10_a_start_that_did_something_else_is_rolled_back(committed, changes, message):
     result = committed.deploy(two_ranks(**changes))
     assert result["verdict"] == "rolled_back", result
     assert message in result["message"], result["message"]

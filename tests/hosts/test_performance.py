@@ -63,7 +63,7 @@ def baselines(library: Library) -> list[Any]:
 
 
 @pytest.mark.failure("9.7")
-def test_a_release_at_60_percent_is_rolled_back(library, baseline):
+def test_9_7_a_release_at_60_percent_is_rolled_back(library, baseline):
     result = library.deploy(release(0.6))
     assert result["verdict"] == "rolled_back", result
     assert "gate performance failed: single stream 3" in result["message"]
@@ -77,7 +77,7 @@ def test_a_release_at_88_percent_is_rolled_back_where_starts_are_known_to_agree(
 
 
 @pytest.mark.failure("9.8")
-def test_a_release_at_97_percent_with_4_percent_noise_is_kept(library, baseline):
+def test_9_8_a_release_at_97_percent_with_4_percent_noise_is_kept(library, baseline):
     result = library.deploy(release(0.97, {"SIM_NOISE": "0.04"}))
     assert result["verdict"] == "committed", result
     assert gate(result)["evidence"]["judged"]["decode"]["against"] == "baseline"

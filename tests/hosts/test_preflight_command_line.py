@@ -70,7 +70,9 @@ REFUSED = [
 
 @pytest.mark.failure("4.15", "4.16")
 @pytest.mark.parametrize(("engine", "changes", "message", "repair"), REFUSED)
-def test_a_command_line_that_the_engine_would_not_take_as_meant_is_refused(serving, engine, changes, message, repair):
+def test_4_15_and_4_16_a_command_line_that_the_engine_would_not_take_as_meant_is_refused(
+    serving, engine, changes, message, repair
+):
     before = invocation(serving.host)
     (result,) = serving.begin(declare(engine, **changes))
     assert result["verdict"] == "refused", result

@@ -56,7 +56,7 @@ def quiet_host(testbed):
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-def test_arguments_and_environment_arrive_byte_for_byte(quiet_host: Host, units):
+def test_6_1_and_6_2_arguments_and_environment_arrive_byte_for_byte(quiet_host: Host, units):
     for number, unit in enumerate(units):
         (quiet_host.root / f"etc/dump{number}.env").write_text(
             "".join(quoting.environment_file_line(*item) for item in unit["secrets"].items())

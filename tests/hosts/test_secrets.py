@@ -15,7 +15,7 @@ CANARY = 'CANARY-3c1f%$"x'
 
 @pytest.mark.failure("8.8", "8.9", "8.10", "8.11")
 @pytest.mark.failure("6.8")
-def test_a_secret_is_seen_by_the_engine_alone(engine_host, inventory, tmp_path):
+def test_8_8_8_9_8_10_and_8_11_a_secret_is_seen_by_the_engine_alone(engine_host, inventory, tmp_path):
     host = engine_host
     (host.root / "root/key").write_text(CANARY + "-file\n")
     declared = service(

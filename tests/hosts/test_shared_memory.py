@@ -109,14 +109,14 @@ def test_a_dead_segment_is_removed_before_a_start(cleaned, name):
 
 @pytest.mark.failure("1.3", "1.4", "1.9")
 @pytest.mark.parametrize("name", SPARED)
-def test_what_may_be_alive_or_is_somebody_elses_stays(cleaned, name):
+def test_1_4_what_may_be_alive_or_is_somebody_elses_stays(cleaned, name):
     before, left, _log = cleaned
     assert name in before
     assert name in left
 
 
 @pytest.mark.failure("1.6")
-def test_each_removal_is_told_with_time_size_owner_and_age(cleaned):
+def test_1_6_each_removal_is_told_with_time_size_owner_and_age(cleaned):
     lines = [line for line in cleaned[2].splitlines() if "psm_0a1b2c3d" in line]
     assert len(lines) == 1
     assert re.search(r"^20\S+T\S+ .*psm_0a1b2c3d: 4194304 bytes, owner llm-own, [5-9]\d? s old$", lines[0]), lines
@@ -167,7 +167,7 @@ def test_a_live_neighbour_keeps_its_segments_in_200_starts_and_100_looks_without
 
 
 @pytest.mark.failure("1.2")
-def test_a_full_dev_shm_is_emptied_before_a_start(library):
+def test_1_2_a_full_dev_shm_is_emptied_before_a_start(library):
     host = library.host
     host.run("mount -o remount,size=64M /dev/shm; cd /dev/shm; for i in $(seq 60); do "
              "dd if=/dev/zero of=psm_$(printf %08x $i) bs=1M count=1 2>/dev/null; done; chown llm-own psm_000*; "
@@ -181,7 +181,7 @@ def test_a_full_dev_shm_is_emptied_before_a_start(library):
 
 
 @pytest.mark.failure("1.9")
-def test_what_a_graceful_stop_leaves_is_removed_after_it(library):
+def test_1_9_what_a_graceful_stop_leaves_is_removed_after_it(library):
     """SGLang leaves two kinds after SIGTERM; the service is down afterwards, so no start would clean up."""
     host = library.host
     release = rendered(service(name="own", gpus=[2, 3], parallelism={"tensor": 2}, listen={"port": 30002}, **SMALL))

@@ -148,7 +148,7 @@ def test_a_process_that_is_not_provably_the_services_own_is_only_named(library, 
 
 
 @pytest.mark.failure("2.1")
-def test_an_engine_core_that_outlives_the_api_process_is_ended_before_the_restart(library):
+def test_2_1_an_engine_core_that_outlives_the_api_process_is_ended_before_the_restart(library):
     """KillMode=process, as hand-written units have it, leaves it alone; it would hold the GPU for minutes."""
     host = library.host
     folder = "/etc/systemd/system/kimi.service.d"

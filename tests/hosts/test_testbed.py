@@ -44,7 +44,7 @@ def ping(source: Host, target: Host) -> bool:
 
 
 @pytest.mark.failure("8.15")
-def test_a_host_runs_systemd_and_is_reached_over_ssh(host: Host, infra: LookInto) -> None:
+def test_8_15_a_host_runs_systemd_and_is_reached_over_ssh(host: Host, infra: LookInto) -> None:
     seen = infra(host)
     assert seen.check_output("systemctl is-system-running") == "running"
     assert seen.check_output("hostname") == host.name

@@ -52,7 +52,7 @@ TROUBLES = [
 
 @pytest.mark.failure("3.5", "3.6")
 @pytest.mark.parametrize(("environment", "changes", "message"), TROUBLES, ids=["+".join(row[0]) for row in TROUBLES])
-def test_a_release_that_misbehaves_is_rolled_back(library, environment, changes, message):
+def test_3_5_and_3_6_a_release_that_misbehaves_is_rolled_back(library, environment, changes, message):
     result = library.deploy(small(environment, **changes))
     assert result["verdict"] == "rolled_back", result
     assert any(part in result["message"] for part in message.split("|")), result["message"]
@@ -78,7 +78,7 @@ def test_systemd_starts_again_what_may_succeed_and_not_what_refuses_its_argument
 
 @pytest.mark.failure("8.7")
 @pytest.mark.failure("7.6")
-def test_a_silent_but_moving_load_is_waited_for(library):
+def test_7_6_and_8_7_a_silent_but_moving_load_is_waited_for(library):
     """No log line for longer than the stall limit, but the weights are being read."""
     release = small({"SIM_LOAD_SECONDS": "6", "SIM_SILENT_LOAD": "1"}, **STALL)
     result = library.deploy(release)
@@ -213,7 +213,7 @@ def test_the_lock_of_a_dead_holder_is_taken_over_with_a_note(library):
 
 
 @pytest.mark.failure("8.14")
-def test_history_is_kept_short_and_never_loses_the_way_back(library):
+def test_8_14_history_is_kept_short_and_never_loses_the_way_back(library):
     for mark in ("a", "b", "c"):
         release = small({"TEST_MARK": mark}, keep={"releases": 2, "days": 1})
         assert library.deploy(release)["verdict"] == "committed"
@@ -261,7 +261,7 @@ def test_what_was_edited_by_hand_is_named_and_not_guessed_at(library, damage):
 
 
 @pytest.mark.failure("6.10")
-def test_a_drop_in_is_named_and_what_it_changes_fails_the_gates(library):
+def test_6_10_a_drop_in_is_named_and_what_it_changes_fails_the_gates(library):
     folder = "/etc/systemd/system/kimi.service.d"
     drop_in = r"printf '[Service]\nEnvironment=ADDED=1\n'"
     library.host.run(f"mkdir {folder}; {drop_in} > {folder}/zz-old.conf; systemctl daemon-reload")

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 
-from . import difference, drop_ins, files, paths, releases, systemd, timers, truth
+from . import difference, drop_ins, files, masks, paths, releases, systemd, timers, truth
 from .results import result
 from .watch import timer
-
-_SECRET = re.compile("key|token|password|secret", re.IGNORECASE)  # in the name of a flag that somebody gave by hand
 
 
 def assess(release, secrets):
@@ -86,7 +83,7 @@ def _of_process(item):
     if item["field"] != "argv" or not item["running"]:
         return [dict(change, field="running " + item["field"])]
     now, declared = difference.flags(item["running"]), difference.flags(item["declared"])
-    now = {name: "(not shown)" if _SECRET.search(name) else value for name, value in now.items()}
+    now = {name: masks.HIDDEN if masks.named(name, value) else value for name, value in now.items()}
     found = difference.mapping("running flag ", now, declared, lambda name: difference.RESTART)
     return found or [dict(change, field="running argv")]  # the same flags in another order
 

@@ -156,7 +156,7 @@ def test_lists_are_read_as_the_version_reads_them(text, collective, nccl, left):
 
 
 @pytest.mark.failure("3.9")
-def test_a_collective_that_lacks_what_is_listed_is_a_warning():
+def test_3_9_a_collective_that_lacks_what_is_listed_is_a_warning():
     """Before 2.24 NCCL ran Ring for a broadcast under NCCL_ALGO=Tree (NVIDIA/nccl#1304)."""
     text = (RECORDINGS / "2.28.9/default.rank0.log").read_text().replace("AllReduce: 14336", "Broadcast: 14336")
     findings = found({"NCCL_ALGO": "Tree"}, log.parse(text, "f"))
