@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,14 @@ PLAYBOOK = """
   tasks:
     - servewright.llm.service:
 """
+
+
+@pytest.fixture(autouse=True)
+def heard() -> Iterator[None]:
+    """Signals are heard, also where the tests were started in the background of a shell, which has SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture
