@@ -59,7 +59,7 @@ def test_what_a_real_process_runs_is_compared(real_host, inventory, environments
         ],
         limited("pids.max", "4321", "system.slice/tiny.service"): [("process.control_group", "4321")],
     }
-    library, expected = Library(host), set()
+    library, expected = Library(host, "/root/library.pyz"), set()
     for command, told in files.items():
         host.run(command)
         expected |= {finding for finding, _evidence in told}

@@ -6,19 +6,21 @@ from typing import Any
 
 JSON = {"vllm": "compilation-config", "sglang": "json-model-override-args"}
 BACKEND = {"vllm": "Unknown attention backend: 'FLASHY'", "sglang": "--attention-backend"}
-LEVELS = {"vllm": ("INFO", "DEBUG"), "sglang": ("info", "debug")}
+TWO_NAMES = {
+    "vllm": {"attention-config": {}, "-ac": {}},
+    "sglang": {"dcp-size": 1, "decode-context-parallel-size": 1},
+}
 ABBREVIATED = {"vllm": "max-log-le", "sglang": "stream-interv"}
 
 
 def test_a_real_parser_refuses_while_the_old_release_serves(tiny):
     running = tiny.invocation()
     models, flag = tiny.environments["models"], ABBREVIATED[tiny.engine]
-    one, two = LEVELS[tiny.engine]
-    several = {"no-such-flag": "1", flag: "1", "log-level": one, "log_level": two}
+    several = {"no-such-flag": "1", flag: "1", **TWO_NAMES[tiny.engine]}
     refused: list[tuple[dict[str, Any], list[str]]] = [
         (
             {"extra_args": several},
-            ["has no flag --no-such-flag", f"--{flag} is an abbreviation of", "--log-level is given twice"],
+            ["has no flag --no-such-flag", f"--{flag} is an abbreviation of", "set the same option"],
         ),
         (
             {"extra_args": {JSON[tiny.engine]: "{mode: 3}"}, "model": tiny.model(path=str(models))},

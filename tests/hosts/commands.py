@@ -115,11 +115,14 @@ print(json.dumps(getattr(api, job["function"])(*job["arguments"])))
 
 
 class Library:
-    """The host library on one host, called without Ansible: for tests of the transaction itself."""
+    """The host library on one host, called without Ansible: for tests of the transaction itself.
 
-    def __init__(self, host: Host):
+    It is put where a deploy puts it, or elsewhere beside one that is there: byte code differs between interpreters.
+    """
+
+    def __init__(self, host: Host, path: str = "/usr/local/lib/servewright/host.pyz"):
         self.host = host
-        self.path = "/usr/local/lib/servewright/host.pyz"
+        self.path = path
         target = host.root / self.path.lstrip("/")
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(library.pack())
