@@ -75,11 +75,8 @@ def _gpus(service: Service, path: Path) -> Iterator[Problem]:
 
 
 def _own_ports(service: Service, path: Path) -> Iterator[Problem]:
-    port = service.listen.port
-    # With the HTTP port, and those derived from it, out of the way.
-    others = port_plan.fixed(_told(service, -1000))
-    if port in others:
-        message = f"{port} ({others[port]}) is also the HTTP port of this service"
+    for port, (first, *_, last) in port_plan.twice(_told(service)).items():
+        message = f"{port} ({last}) is also the {first} port of this service"
         yield Problem((*path, *_port_key(service, port)), message, port, "declare another port for one of them")
 
 
@@ -308,7 +305,7 @@ def _names(first: Service, second: Service, path: Path, one: int) -> Iterator[Pr
 
 def _ports(first: Service, second: Service, path: Path, one: int) -> Iterator[Problem]:
     """Ports of two services, by their numbers alone as in preflight: an engine opens most of them on any address."""
-    theirs, mine = (port_plan.fixed(_told(service, service.listen.port)) for service in (first, second))
+    theirs, mine = (port_plan.fixed(_told(service)) for service in (first, second))
     # One problem a key: data-parallel attention has seven ports of one.
     for at, port in {_port_key(second, port): port for port in sorted(mine.keys() & theirs, reverse=True)}.items():
         what = "" if mine[port] == "HTTP" else f" ({mine[port]})"
@@ -330,13 +327,13 @@ def _called(service: Service, index: int) -> str:
     return repr(getattr(service, "name", f"servewright_services[{index}]"))
 
 
-def _told(service: Service, port: int) -> dict[str, Any]:
-    """What the plan of ports reads of a release, with this HTTP port."""
+def _told(service: Service) -> dict[str, Any]:
+    """What the plan of ports reads of a release."""
     # Nothing but ports is read: any other option may be one that is not valid.
     options = {name: getattr(service.options, name) for name in type(service.options).model_fields if "port" in name}
     flags = [flag_words(name, value) for name, value in (options | service.extra_args).items()]
     words = [word for flag in flags for words in flag for word in words]
-    return {"engine": service.engine, "listen": {"port": port}, "argv": words}
+    return {"engine": service.engine, "listen": {"port": service.listen.port}, "argv": words}
 
 
 def _port_key(service: Service, port: int) -> Path:

@@ -145,6 +145,10 @@ CASES = [
         "[0].options.nccl_port: 30000 (NCCL) is also the HTTP port of this service (declare another port for one",
     ),
     (
+        service(options={"nccl_port": 30235}, extra_args={"enable-dp-attention": True}),
+        "[0].options.nccl_port: 30235 (data parallel attention) is also the NCCL port of this service",
+    ),
+    (
         service(engine="vllm", extra_args={"nnodes": 2, "--master-port": 30000}),
         "[0].extra_args.--master-port: 30000 (rendezvous) is also the HTTP port of this service",
     ),
