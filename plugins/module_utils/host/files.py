@@ -101,6 +101,15 @@ def read_bytes(path):
         raise HostError(f"cannot read {path}: {error.strerror}") from None
 
 
+def text(path):
+    """Text of a file of others, as far as it is UTF-8; "" where it cannot be read."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            return stream.read()
+    except OSError:
+        return ""
+
+
 def canonical(value):
     """JSON text with one form for one value."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 from typing import NamedTuple
 
 # Rows of /proc/PID/limits, and what setrlimit(2) and systemd call them.
@@ -159,7 +160,7 @@ def unit(pid):
 
     What is inside of it has any name: the manager of a user, or of a container, has units of its own.
     """
-    for part in _below(_group(1), _group(pid)).split("/"):
+    for part in _below(_manager_group(), _group(pid)).split("/"):
         if part.endswith((".service", ".scope")):
             return part
         if part and not part.endswith(".slice"):
@@ -172,6 +173,12 @@ def _group(pid):
     lines = (_read(pid, "cgroup") or b"").decode("utf-8", "replace").splitlines()
     paths = dict(line.split(":", 2)[1:] for line in lines)
     return paths.get("name=systemd", paths.get("", ""))
+
+
+@cache
+def _manager_group():
+    """That of PID 1, which stays where it is: read once, not beside each of all processes."""
+    return _group(1)
 
 
 def _below(manager, group):

@@ -46,7 +46,7 @@ def differing(wanted):
     """How the units on this host differ from the wanted ones, as text a unit; empty when they are right."""
     found = []
     for name, text in wanted.items():
-        there = _on_disk(name)
+        there = on_disk(name)
         if there != text:
             found.append("{} ({})".format(name, "missing" if there is None else "edited" if text else "not declared"))
     timer, text = _timer(wanted)
@@ -81,6 +81,7 @@ def _timer(wanted):
     return next(item for item in wanted.items() if item[0].endswith(".timer"))
 
 
-def _on_disk(name):
+def on_disk(name):
+    """Text of an installed unit, or None."""
     data = files.read_bytes(f"{paths.UNITS}/{name}")
     return None if data is None else data.decode("utf-8", "replace")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import pwd
 
-from . import proc, systemd
+from . import masks, proc, systemd
 from .nccl import debug
 
 # What systemd itself adds to a service's environment (systemd.exec(5), "Environment Variables in Spawned Processes").
@@ -58,7 +58,7 @@ def _rights(release, pid):
         found.append({"field": "user", "declared": release["user"], "running": uid})
     limits, manager = proc.limits(pid) or {}, proc.limits(1) or {}
     files = release["limits"]["open_files"]
-    bounds = [("open_files", "nofile", files, proc.most_open_files() or math.inf)]
+    bounds = [("open_files", "nofile", files, _number(manager.get("nofile", "unlimited")))]
     if "\nLimitMEMLOCK=infinity\n" in release["unit"]:
         # Without the right to raise it (a container), systemd gives what it has itself.
         bounds.append(("locked_memory", "memlock", "unlimited", _number(manager.get("memlock.hard", "unlimited"))))
@@ -91,7 +91,7 @@ def environment(release, pid, names=None):
         for name in sorted(set(release["secrets"]) - set(running)):
             found.append({"field": "environment." + name, "declared": "(secret)", "running": None})
         for name in undeclared(release, running):
-            found.append({"field": "environment." + name, "declared": None, "running": "(not shown)"})
+            found.append({"field": "environment." + name, "declared": None, "running": masks.HIDDEN})
     return found
 
 

@@ -10,11 +10,13 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
+from ansible_collections.servewright.llm.plugins.module_utils.host import masks
+
 Path = tuple[str | int, ...]
 Positions = Mapping[Path, tuple[str, int]]
 """File and line of every key and item of a declaration."""
 SECRET_NAME = re.compile(r"(^|_)(TOKEN|API_KEY|SECRET|PASSWORD|PASSWD|CREDENTIALS?)(_|$)", re.IGNORECASE)
-NOT_SHOWN = "(not shown)"
+NOT_SHOWN = masks.HIDDEN
 
 
 class Unreadable(Enum):

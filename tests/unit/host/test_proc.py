@@ -16,8 +16,10 @@ LEGACY = "2:memory:/user.slice\n1:name=systemd:{}\n0::/\n"
 def groups(monkeypatch):
     """The control groups of PID 1 and of process 7."""
     texts = {1: b"0::/init.scope\n"}
+    proc._manager_group.cache_clear()
     monkeypatch.setattr(proc, "_read", lambda pid, name: texts.get(pid) if name == "cgroup" else None)
-    return texts
+    yield texts
+    proc._manager_group.cache_clear()
 
 
 @pytest.mark.failure("2.2")

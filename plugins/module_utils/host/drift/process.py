@@ -91,7 +91,7 @@ def _secrets(subject):
         yield finding(
             "process.secrets",
             "the running process has other values of {} than the release".format(", ".join(names)),
-            [f"{name}: (not shown)" for name in names],
+            [f"{name}: {masks.HIDDEN}" for name in names],
             "the next start has other credentials",
             _RESTART,
             RESTART,

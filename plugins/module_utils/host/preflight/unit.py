@@ -33,7 +33,7 @@ def unit_is_ours(subject):
 def drop_ins(subject):
     """No drop-in changes the unit behind its release's back; systemd merges them from every folder."""
     release, found = subject.release, []
-    for path in unit_override.files(release["service"]):
+    for path in unit_override.merged(release["service"]):
         changes = unit_override.settings(path)
         hard = [
             fatal(f"{path} sets {name}={changes['Service.' + name]}, which {what}", "take that line out of it")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from .. import drop_ins, paths
+from .. import drop_ins, files, paths
 
 _YES = ("1", "yes", "y", "true", "t", "on")  # parse_boolean of systemd, without regard to case
 # Settings of a drop-in that no engine survives: name, values, what they do, whether only on GPUs. systemd.exec(5),
@@ -63,20 +63,20 @@ _READ = {
 }
 
 
-def files(service):
+def merged(service):
     """Paths of the drop-ins of a service's unit, in systemd's order; also of those that it has not read yet."""
     return drop_ins.merged(paths.unit_name(service))
 
 
 def settings(path):
     """Settings of a drop-in by "Section.Name"."""
-    return dict(_settings(_text(path)))
+    return dict(_settings(files.text(path)))
 
 
 def effective(release):
     """Settings of the unit with its drop-ins on top: (name to value, name to the drop-in it comes from)."""
     values, origin = {}, {}
-    texts = [(None, release["unit"]), *((path, _text(path)) for path in files(release["service"]))]
+    texts = [(None, release["unit"]), *((path, files.text(path)) for path in merged(release["service"]))]
     for path, text in texts:
         for name, value in _settings(text):
             values[name] = f"{values[name]} {value}" if value and values.get(name) and _is_list(name) else value
@@ -110,11 +110,3 @@ def _taken(name, value):
 
 def _is_list(name):
     return name.partition(".")[2] in drop_ins.LISTS
-
-
-def _text(path):
-    try:
-        with open(path, encoding="utf-8", errors="replace") as stream:
-            return stream.read()
-    except OSError:
-        return ""

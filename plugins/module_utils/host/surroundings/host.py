@@ -42,7 +42,7 @@ _LIBRARIES = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/l
 def facts():
     """All facts by name; each is plain data."""
     return {
-        "command_line": command_line(_text("/proc/cmdline")),
+        "command_line": command_line(files.text("/proc/cmdline")),
         "driver": driver(),
         "iommu": iommu(),
         "acs": pci.acs(),
@@ -60,7 +60,7 @@ def command_line(text):
 
 def driver():
     """Version of the NVIDIA driver: of the module that is loaded, and of the library that a new process would load."""
-    loaded = re.search(r"Module(?: for \S+)?\s+(\d+(?:\.\d+)+)", _text("/proc/driver/nvidia/version"))
+    loaded = re.search(r"Module(?: for \S+)?\s+(\d+(?:\.\d+)+)", files.text("/proc/driver/nvidia/version"))
     library = None
     for folder in _LIBRARIES:
         found = re.search(r"\.so\.(\d+\.\d+(?:\.\d+)*)$", os.path.realpath(os.path.join(folder, "libcuda.so.1")))
@@ -73,7 +73,7 @@ def iommu():
 
     Not how many: there are more with each device that is plugged in. (Earlier versions recorded the number.)
     """
-    kinds = {_text(path).strip() for path in glob.glob("/sys/kernel/iommu_groups/*/type")}
+    kinds = {files.text(path).strip() for path in glob.glob("/sys/kernel/iommu_groups/*/type")}
     return {"groups": bool(glob.glob("/sys/kernel/iommu_groups/*")), "types": sorted(kinds)}
 
 
@@ -82,7 +82,7 @@ def sysctl_path(name):
 
 
 def sysctls():
-    found = {name: _text(sysctl_path(name)).split() for name in SYSCTLS}
+    found = {name: files.text(sysctl_path(name)).split() for name in SYSCTLS}
     return {name: " ".join(words) for name, words in found.items() if words}
 
 
@@ -95,7 +95,7 @@ def logind():
     main = next((folder for folder in reversed(_LOGIND_FOLDERS) if os.path.isfile(folder + "/logind.conf")), "")
     settings = dict(_LOGIND)
     for path in [main + "/logind.conf", *(names[name] for name in sorted(names))]:
-        for line in _text(path).splitlines():
+        for line in files.text(path).splitlines():
             name, equals, value = line.strip().partition("=")
             if equals and name.strip() in settings:
                 settings[name.strip()] = value.strip()
@@ -111,11 +111,3 @@ def manager_environment():
 
 def digest(path):
     return hashlib.sha256(files.read_bytes(path) or b"").hexdigest()
-
-
-def _text(path):
-    try:
-        with open(path, encoding="utf-8", errors="replace") as stream:
-            return stream.read()
-    except OSError:
-        return ""

@@ -22,7 +22,7 @@ def units(release):
 def written(release):
     """The units as the version that wrote them made them. One that kept no record of it wrote what is there."""
     known = _recorded(release["service"])
-    return {name: text and (known.get(name) or _there(name) or text) for name, text in units(release).items()}
+    return {name: text and (known.get(name) or timers.on_disk(name) or text) for name, text in units(release).items()}
 
 
 def put(release):
@@ -37,10 +37,6 @@ def adopt(release):
     """Bring timer and history to what a release declares that has just passed its gates. Raises HostError."""
     put(release)
     (history.begin if release.get("watch") else history.forget)(release["service"])
-
-
-def _there(name):
-    return (files.read_bytes(f"{paths.UNITS}/{name}") or b"").decode("utf-8", "replace")
 
 
 def _record(service):

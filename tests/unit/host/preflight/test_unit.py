@@ -214,7 +214,7 @@ def test_the_last_drop_in_by_name_wins_wherever_it_lies(root, state):
     drop_in(root, "[Service]\nNice=4\n", "cc", "service.d")  # of one name only the most special one is read
     drop_in(root, "[Service]\nNice=5\n", "cc", "../../lib/systemd/system/tiny-k2.service.d")
     drop_in(root, "[Service]\nNice=6\n", "zz", "other-.service.d")
-    assert unit_override.files("tiny-k2") == found
+    assert unit_override.merged("tiny-k2") == found
     values, origin = unit_override.effective({"service": "tiny-k2", "unit": "[Service]\nNice=0\nUser=x\n"})
     assert values == {"Service.Nice": "3", "Service.RestartSec": "2", "Service.User": "x"}
     assert origin == {"Service.Nice": found[2], "Service.RestartSec": found[1]}
