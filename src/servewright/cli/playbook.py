@@ -111,11 +111,10 @@ def _unread(common: Common) -> list[dict[str, Any]]:
     from servewright.spec import positions, validate
     from servewright.spec.problems import InvalidError, Problem
 
-    names = (validate.SERVICES_VARIABLE, validate.HOST_VARIABLE, validate.PROFILES_VARIABLE)
     problems: list[Problem] = []
     for path in inventories(common):
         with suppress(positions.NeedsAnsible, OSError):  # or an inventory of another form
-            problems += positions.definitions(Path(path), names)[1]
+            problems += positions.definitions(Path(path), validate.VARIABLES)[1]
     return [problem.as_dict() for problem in InvalidError(problems).problems]
 
 

@@ -32,26 +32,17 @@ def _without_ansible(paths: list[Path]) -> RunResult | None:
     from servewright.spec import validate as spec
     from servewright.spec.problems import InvalidError, Problem
 
-    names = (spec.SERVICES_VARIABLE, spec.HOST_VARIABLE, spec.PROFILES_VARIABLE)
     found: list[positions.Definition] = []
     problems: list[Problem] = []
     try:
         for path in paths:
-            read, unread = positions.definitions(path, names, sure=True)
+            read, unread = positions.definitions(path, spec.VARIABLES, sure=True)
             found += read
             problems += unread
     except positions.NeedsAnsible:
         return None
-    services, hosts, own = ([(one.value, one.positions) for one in found if one.name == name] for name in names)
-    if not services and not problems:
+    if not problems and spec.SERVICES_VARIABLE not in {one.name for one in found}:
         return None
-    known = [spec.attempt(problems, spec.host, *one) for one in hosts]
-    profiles, of_profiles = spec.attempt(problems, spec.all_profiles, own) or ([], {})
-    # What else is wrong may be why a profile is not known.
-    sure = None if problems else profiles
-    valid: list[str] = []
-    for value, places in services:
-        where = {**of_profiles, **places}
-        one = spec.attempt(problems, spec.services, value, where, known[0] if len(known) == 1 else None, sure)
-        valid += [service.name for service in one or []]
+    services, _host, _profiles = spec.inventory(found, problems)
+    valid = [service.name for one, _places in services for service in one or []]
     return RunResult("validate", problems=[one.as_dict() for one in InvalidError(problems).problems], services=valid)

@@ -57,7 +57,7 @@ def valid(
         problems.append(problem.located(place))
     data: dict[str, Any] = {}
     positions: dict[Any, tuple[str, int]] = {}
-    for name in (validate.SERVICES_VARIABLE, validate.HOST_VARIABLE, validate.PROFILES_VARIABLE):
+    for name in validate.VARIABLES:
         data[name], found = from_ansible(variables.get(name), (name,))
         positions |= found
     if validate.SERVICES_VARIABLE not in variables:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from difflib import get_close_matches
-from typing import Any, TypeVar, get_origin
+from typing import TYPE_CHECKING, Any, TypeVar, get_origin
 
 from pydantic import BaseModel, ValidationError
 
@@ -29,8 +29,12 @@ from servewright.spec.problems import (
 )
 from servewright.spec.service import SERVICES, Service
 
+if TYPE_CHECKING:
+    from servewright.spec.positions import Definition
+
 SERVICES_VARIABLE = "servewright_services"
 HOST_VARIABLE = "servewright_host"
+VARIABLES = (SERVICES_VARIABLE, HOST_VARIABLE, PROFILES_VARIABLE)
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
 
@@ -110,6 +114,27 @@ def all_profiles(definitions: Iterable[tuple[Any, Positions]]) -> tuple[list[Pro
     return found, places
 
 
+def inventory(
+    definitions: Sequence[Definition], problems: list[Problem], nccl_errors: bool = True
+) -> tuple[list[tuple[list[Service] | None, Positions]], Host | None, list[Profile]]:
+    """What the files of an inventory declare: services by definition with their positions, the host, the profiles.
+
+    Services that are not valid are None. What is wrong is added to `problems`, which may hold what could not be read.
+    Which host a file is for is known to Ansible only, so of more than one none is known.
+    """
+    found, hosts, own = ([(one.value, one.positions) for one in definitions if one.name == name] for name in VARIABLES)
+    known = [attempt(problems, host, *one) for one in hosts]
+    named, of_profiles = attempt(problems, all_profiles, own) or ([], {})
+    the_host = known[0] if len(known) == 1 else None
+    # What else is wrong may be why a profile is not known.
+    sure = None if problems else named
+    valid: list[tuple[list[Service] | None, Positions]] = []
+    for value, of_services in found:
+        places = {**of_profiles, **of_services}
+        valid.append((attempt(problems, services, value, places, the_host, sure, nccl_errors), places))
+    return valid, the_host, named
+
+
 def attempt(problems: list[Problem], function: Callable[..., T], *arguments: Any) -> T | None:
     """What a function gives, or None where it raises InvalidError, whose problems go to the others."""
     try:
@@ -121,8 +146,7 @@ def attempt(problems: list[Problem], function: Callable[..., T], *arguments: Any
 
 def misspelt(names: Iterable[str]) -> list[Problem]:
     """Variables whose names are nearly that of one of the declared ones; nobody would read them."""
-    declared = (SERVICES_VARIABLE, HOST_VARIABLE, PROFILES_VARIABLE)
-    near = {name: get_close_matches(name, declared, n=1, cutoff=0.9) for name in names if name not in declared}
+    near = {name: get_close_matches(name, VARIABLES, n=1, cutoff=0.9) for name in names if name not in VARIABLES}
     return [
         Problem((name,), f"unknown variable {name!r}", None, f"did you mean {meant[0]!r}?")
         for name, meant in near.items()

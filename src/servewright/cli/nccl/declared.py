@@ -38,26 +38,14 @@ def services(inventories: list[str] | None, only: Sequence[str]) -> list[Declare
     from servewright.spec import nccl, validate
     from servewright.spec.problems import InvalidError
 
-    names = (validate.SERVICES_VARIABLE, validate.HOST_VARIABLE, validate.PROFILES_VARIABLE)
-    found, problems = _definitions(inventories, names)
-    declarations, hosts, profiles = (
-        [(one.value, one.positions) for one in found if one.name == name] for name in names
-    )
-    if not declarations and not problems:
+    found, problems = _definitions(inventories, validate.VARIABLES)
+    if not problems and validate.SERVICES_VARIABLE not in {one.name for one in found}:
         raise ValueError(f"the inventory does not define {validate.SERVICES_VARIABLE}")
-    own, of_profiles = validate.attempt(problems, validate.all_profiles, profiles) or ([], {})
-    # As `validate` has it: which host a file is for is known to Ansible only, so more than one tells nothing.
-    host = validate.attempt(problems, validate.host, *hosts[0]) if len(hosts) == 1 else None
-    # What else is wrong may be why a profile is not known.
-    sure = None if problems else own
-    valid = []
-    for value, of_services in declarations:
-        positions = {**of_profiles, **of_services}
-        valid.append((positions, validate.attempt(problems, validate.services, value, positions, host, sure, False)))
-    if problems or any(services is None for _, services in valid):
+    valid, host, own = validate.inventory(found, problems, nccl_errors=False)
+    if problems or any(services is None for services, _ in valid):
         raise InvalidError(problems)
     result = []
-    for positions, services in valid:
+    for services, positions in valid:
         for index, service in enumerate(services or []):
             path = (validate.SERVICES_VARIABLE, index)
             settings = nccl.settings(service, path, host, own)
